@@ -1,0 +1,6 @@
+//! Festoon: one coding agent or a whole team of them, in one binary.
+//!
+//! The layers, bottom first; each may use only those above it in this list
+//! (`docs/architecture.md` has the table, `tests/architecture.rs` guards it).
+
+pub mod wire;

@@ -1,0 +1,2 @@
+//! Festoon.
+fn main() {}

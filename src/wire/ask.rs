@@ -1,0 +1,103 @@
+//! An ask and its decision, as files (contract §1, §16).
+
+use super::ids::{AgentId, AgentName, AskId};
+use super::permission::{Decision, Scope, Suggestion};
+use super::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AskKind {
+    /// May this tool call run?
+    Permission,
+    /// A question to the person.
+    Question,
+    /// Is this plan good?
+    Plan,
+    /// May this confined command reach the network?
+    Sandbox,
+}
+
+/// Where an ask stands. `decided` follows from the decision file, never from this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AskStatus {
+    /// Waits for a person.
+    Open,
+    /// Has an answer.
+    Decided,
+    /// Nobody waits for it any more.
+    Closed,
+}
+
+/// `asks/<id>.json`: made once by the asking agent's process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ask {
+    /// Also the file's stem.
+    pub id: AskId,
+    /// What is asked.
+    pub kind: AskKind,
+    /// The asking agent.
+    pub agent_id: AgentId,
+    /// Whose inbox takes the response: the asking agent, or the main agent or teammate it works below.
+    pub reply_to: AgentName,
+    /// That agent's incarnation.
+    pub incarnation: u32,
+    /// The tool.
+    pub tool: String,
+    /// The call.
+    pub tool_use_id: String,
+    /// Its exact input.
+    pub input: Box<RawValue>,
+    /// What it would do, in a sentence.
+    pub description: String,
+    /// The asking agent's directory.
+    pub cwd: String,
+    /// The rule or mode that led here.
+    pub rule: String,
+    /// What "always" could mean.
+    #[serde(default)]
+    pub suggestions: Vec<Suggestion>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When nobody waits any more: written by the asking process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Closed>,
+}
+
+/// Why an ask was closed without an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closed {
+    /// When.
+    pub at: Timestamp,
+    /// Why.
+    pub reason: String,
+}
+
+/// `asks/<id>.decision.json`: created exclusively, so the first decision counts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionRecord {
+    /// The ask.
+    pub ask_id: AskId,
+    /// Yes or no.
+    pub decision: Decision,
+    /// For how long.
+    pub scope: Scope,
+    /// A word to the asking agent, also with a yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The input to run with instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_input: Option<Box<RawValue>>,
+    /// Who decided: `user`, `hook:<name>`, `demo` …
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+    /// HMAC-SHA-256 with the team's key over all other members in RFC 8785 form.
+    #[serde(default)]
+    pub sig: String,
+}

@@ -1,0 +1,48 @@
+//! An agent definition: what kind of agent to run (contract §9).
+
+use super::permission::PermissionMode;
+use serde::{Deserialize, Serialize};
+
+/// Which tools an agent has.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ToolChoice {
+    /// All that its parent has.
+    #[default]
+    All,
+    /// Exactly these; `!Name` entries mean all but these.
+    List(Vec<String>),
+}
+
+/// A definition, built in or from a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentDefinition {
+    /// What `subagent_type` names.
+    pub name: String,
+    /// When to use it, for the model that chooses.
+    pub description: String,
+    /// Its tools.
+    #[serde(default)]
+    pub tools: ToolChoice,
+    /// Taken away first.
+    #[serde(default)]
+    pub disallowed_tools: Vec<String>,
+    /// A model or alias; `None` inherits.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Its mode, never wider than its parent's.
+    #[serde(default)]
+    pub permission_mode: Option<PermissionMode>,
+    /// Rounds.
+    #[serde(default)]
+    pub max_turns: Option<u32>,
+    /// True: only its report comes back, without the trailer on how to continue it.
+    #[serde(default)]
+    pub one_shot: bool,
+    /// True: no instruction files and no git status in its context.
+    #[serde(default)]
+    pub omit_instructions: bool,
+    /// Its system prompt.
+    pub system_prompt: String,
+}

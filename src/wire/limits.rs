@@ -1,0 +1,42 @@
+//! The numbers of spec §24, in one place. Settings override those that users may change.
+
+use std::time::Duration;
+
+/// Concurrency-safe tool calls that run together.
+pub const TOOL_CONCURRENCY: usize = 10;
+/// Bash timeout unless the call names one.
+pub const BASH_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longest Bash timeout a call may name.
+pub const BASH_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// Tool result in the history, in characters.
+pub const TOOL_RESULT_CHARS: usize = 30_000;
+/// Lines that `Read` returns at once.
+pub const READ_LINES: usize = 2_000;
+/// How long a worker may take to say it is ready.
+pub const READY_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a store operation tries for a lock.
+pub const LOCK_DEADLINE: Duration = Duration::from_secs(10);
+/// Poll beneath file notification on local file systems.
+pub const POLL_NET: Duration = Duration::from_secs(5);
+/// Poll beneath file notification on network file systems.
+pub const POLL_NET_NETWORK: Duration = Duration::from_millis(500);
+/// Messages a model may send to one recipient in a burst.
+pub const SEND_BURST: u32 = 30;
+/// Messages a second after the burst.
+pub const SEND_PER_SECOND: u32 = 1;
+/// Waiting messages an inbox holds.
+pub const INBOX_MESSAGES: usize = 10_000;
+/// Bytes an inbox holds.
+pub const INBOX_BYTES: usize = 4 * 1024 * 1024;
+/// Read messages that stay in the inbox file.
+pub const INBOX_KEPT_READ: usize = 20;
+/// Deepest agent that may exist; the main agent is 0.
+pub const MAX_DEPTH: u32 = 3;
+/// Agents that run at once, the main agent not counted.
+pub const MAX_AGENTS: usize = 16;
+/// Agents a session may start.
+pub const MAX_AGENTS_TOTAL: usize = 200;
+/// Files whose state `Read` remembers.
+pub const FILE_CACHE_FILES: usize = 100;
+/// Bytes of file content the file-state cache holds.
+pub const FILE_CACHE_BYTES: usize = 25 * 1024 * 1024;

@@ -1,0 +1,26 @@
+//! L0: everything that is ever written down or sent: ids, mail, rosters, transcripts, settings.
+//!
+//! Owns the shapes and their serde forms. Promises that what was read is written back unharmed
+//! (unknown fields included, see [`open`]; model blocks byte for byte, see [`block`]).
+//! Never touches a file, a clock or a runtime.
+
+pub mod access;
+pub mod ask;
+pub mod block;
+pub mod blueprint;
+pub mod definition;
+pub mod error;
+pub mod event;
+pub mod frame;
+pub mod ids;
+pub mod limits;
+pub mod mail;
+pub mod open;
+pub mod permission;
+pub mod run;
+pub mod settings;
+pub mod team;
+pub mod time;
+pub mod transcript;
+pub mod usage;
+pub mod worker;

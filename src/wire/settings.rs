@@ -1,0 +1,120 @@
+//! Settings files (contract §14): every key is optional, every key here is read by something.
+
+use super::permission::PermissionMode;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One settings file, or several merged.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Settings {
+    /// The model when the command line and `FESTOON_MODEL` name none.
+    pub model: Option<String>,
+    /// Own names for models.
+    pub aliases: BTreeMap<String, String>,
+    /// Per provider.
+    pub providers: BTreeMap<String, ProviderSettings>,
+    /// Rules and mode.
+    pub permissions: PermissionSettings,
+    /// Variables for tool commands.
+    pub env: BTreeMap<String, String>,
+    /// False takes away the team tools.
+    pub teams: Option<bool>,
+    /// `auto`, `in-process`, `tmux` …
+    pub teammate_mode: Option<String>,
+    /// Bounds of the tree of agents.
+    pub limits: LimitSettings,
+    /// Retries of model requests.
+    pub retry: RetrySettings,
+    /// The shutdown ladder.
+    pub shutdown: ShutdownSettings,
+    /// `process` or `disk`: whether a stored message survives a power cut.
+    pub durability: Option<Durability>,
+}
+
+/// Where a provider is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProviderSettings {
+    /// Instead of the vendor's address.
+    pub base_url: Option<String>,
+}
+
+/// Rules and mode.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PermissionSettings {
+    /// Run without asking.
+    pub allow: Vec<String>,
+    /// Ask in any mode.
+    pub ask: Vec<String>,
+    /// Never run.
+    pub deny: Vec<String>,
+    /// The mode when the command line names none.
+    pub default_mode: Option<PermissionMode>,
+    /// Directories beside the working directory that count as the project.
+    pub additional_directories: Vec<String>,
+}
+
+/// Bounds of the tree of agents; `None` is the default of `wire::limits`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LimitSettings {
+    /// Deepest agent.
+    pub max_depth: Option<u32>,
+    /// Running at once.
+    pub max_agents: Option<usize>,
+    /// In the whole session.
+    pub max_agents_total: Option<usize>,
+    /// Concurrency-safe tool calls at once.
+    pub tool_concurrency: Option<usize>,
+}
+
+/// Retries of model requests.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RetrySettings {
+    /// Attempts in all.
+    pub max_attempts: u32,
+    /// First delay.
+    pub base_delay_ms: u64,
+    /// Longest delay.
+    pub max_delay_ms: u64,
+    /// A stream that is silent for so long is cut.
+    pub stream_idle_timeout_ms: u64,
+}
+
+impl Default for RetrySettings {
+    fn default() -> Self {
+        Self { max_attempts: 8, base_delay_ms: 500, max_delay_ms: 60_000, stream_idle_timeout_ms: 90_000 }
+    }
+}
+
+/// Deadlines of the shutdown ladder.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ShutdownSettings {
+    /// For the model's answer.
+    pub polite_ms: u64,
+    /// For the turn to end after the interrupt.
+    pub interrupt_ms: u64,
+    /// From TERM to KILL.
+    pub terminate_ms: u64,
+}
+
+impl Default for ShutdownSettings {
+    fn default() -> Self {
+        Self { polite_ms: 15_000, interrupt_ms: 5_000, terminate_ms: 5_000 }
+    }
+}
+
+/// What "stored" survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// The death of every process.
+    #[default]
+    Process,
+    /// A power cut too.
+    Disk,
+}

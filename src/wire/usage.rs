@@ -1,0 +1,67 @@
+//! Tokens and money.
+
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
+
+/// Tokens of one response or a sum of them, in the Messages API's field names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Fresh input.
+    pub input_tokens: u64,
+    /// Output.
+    pub output_tokens: u64,
+    /// Input written to the prompt cache.
+    #[serde(deserialize_with = "null_is_zero")]
+    pub cache_creation_input_tokens: u64,
+    /// Input read from the prompt cache.
+    #[serde(deserialize_with = "null_is_zero")]
+    pub cache_read_input_tokens: u64,
+}
+
+fn null_is_zero<'de, D: serde::Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
+    Ok(Option::<u64>::deserialize(d)?.unwrap_or(0))
+}
+
+impl Usage {
+    /// All tokens, as `--max-tokens-total` counts them (contract §16).
+    pub fn total(&self) -> u64 {
+        self.input_tokens
+            + self.output_tokens
+            + self.cache_creation_input_tokens
+            + self.cache_read_input_tokens
+    }
+    /// What the model had to read: the size of the context.
+    pub fn context(&self) -> u64 {
+        self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.cache_creation_input_tokens += other.cache_creation_input_tokens;
+        self.cache_read_input_tokens += other.cache_read_input_tokens;
+    }
+}
+
+/// US dollars, or `null` when a model's price is unknown: an unknown part makes the sum unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Money(pub Option<f64>);
+
+impl Default for Money {
+    fn default() -> Self {
+        Self(Some(0.0))
+    }
+}
+
+impl AddAssign for Money {
+    fn add_assign(&mut self, other: Self) {
+        self.0 = match (self.0, other.0) {
+            (Some(a), Some(b)) => Some(a + b),
+            _ => None,
+        };
+    }
+}
