@@ -4,3 +4,9 @@
 //! (`docs/architecture.md` has the table, `tests/architecture.rs` guards it).
 
 pub mod wire;
+
+pub mod model;
+
+pub mod tools;
+
+pub mod team;

@@ -1,0 +1,3 @@
+//! L1: language models. Owns requests as bytes, the wires, retries and prices; knows no agent.
+
+pub mod provider;

@@ -1,0 +1,115 @@
+//! Where a teammate runs, as the team sees it; implemented by the adapters in `exec`.
+//!
+//! An executor starts and ends teammates and proves what it knows about them. It never carries
+//! text to or from one, and never touches a pane or process it cannot prove it made.
+
+use crate::wire::ids::{AgentId, RunId};
+use crate::wire::run::ProcessId;
+use crate::wire::team::{BackendType, Member};
+use crate::wire::worker::WorkerSpec;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// A boxed future, for object-safe traits.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Everything an executor needs to start one teammate.
+pub struct Launch {
+    /// What the teammate is.
+    pub spec: WorkerSpec,
+    /// The spec as written for a worker of its own process; 0600.
+    pub spec_file: PathBuf,
+    /// Resolves when the teammate has said that it is ready (its run record names `spec.run_id` and
+    /// a state past `starting`). Made by `team`, so that executors carry no protocol.
+    pub ready: BoxFuture<'static, ()>,
+    /// How long readiness may take.
+    pub deadline: Duration,
+}
+
+/// Why a teammate did not start. Everything the attempt made is gone again.
+#[derive(Debug, thiserror::Error)]
+#[error("{step}: {why}")]
+pub struct SpawnError {
+    /// Which step failed: `create pane`, `wait for ready` …
+    pub step: &'static str,
+    /// What happened, with the program's own words where there are some.
+    pub why: String,
+    /// What the person can do.
+    pub hint: String,
+}
+
+/// What an executor knows of a teammate, for the roster and for finding it again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandleRecord {
+    /// Who.
+    pub agent_id: AgentId,
+    /// Which run.
+    pub run_id: RunId,
+    /// Its pane.
+    pub pane_id: Option<String>,
+    /// Its process.
+    pub process: Option<ProcessId>,
+}
+
+/// Whether a teammate lives, with what was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Liveness {
+    /// True while its task or process runs; a zombie is dead.
+    pub alive: bool,
+    /// `pid 4711 running`, `pane %3 gone` …
+    pub evidence: String,
+}
+
+/// How long each forceful step of an ending may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Grace {
+    /// From the interrupt (or cancel) to TERM.
+    pub interrupt: Duration,
+    /// From TERM to KILL.
+    pub terminate: Duration,
+}
+
+/// How a teammate ended, verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExitReport {
+    /// `exit 0`, `signal 9`, `cancelled`, `panicked: …`, `fenced` …
+    pub exit: String,
+    /// True when it took a TERM, KILL or abort.
+    pub forced: bool,
+    /// True when it ended without being asked by anyone.
+    pub unexpected: bool,
+}
+
+/// Starts teammates of one backend.
+pub trait TeammateExecutor: Send + Sync {
+    /// Which backend.
+    fn backend(&self) -> BackendType;
+    /// Starts one and waits until it is ready; on failure nothing of it is left.
+    fn spawn(&self, launch: Launch) -> BoxFuture<'_, Result<Box<dyn TeammateHandle>, SpawnError>>;
+    /// Finds a teammate of an earlier leader again; `None` when it is provably gone.
+    fn adopt<'a>(
+        &'a self,
+        member: &'a Member,
+        process: Option<&'a ProcessId>,
+    ) -> BoxFuture<'a, Option<Box<dyn TeammateHandle>>>;
+}
+
+/// One running teammate.
+pub trait TeammateHandle: Send + Sync {
+    /// For the roster.
+    fn record(&self) -> HandleRecord;
+    /// Looks.
+    fn probe(&self) -> BoxFuture<'_, Liveness>;
+    /// Resolves once it is gone, however that came; may be awaited again and by several.
+    fn exited(&self) -> BoxFuture<'_, ExitReport>;
+    /// Ends its running turn, not the teammate.
+    fn interrupt(&self) -> BoxFuture<'_, ()>;
+    /// Ends it by force, step by step, and its pane with it. Always returns, with a verified exit.
+    fn terminate(&self, grace: Grace) -> BoxFuture<'_, ExitReport>;
+    /// Takes its pane out of sight; `false` when it has none.
+    fn hide(&self) -> BoxFuture<'_, bool>;
+    /// Brings its pane back; `false` when it has none.
+    fn show(&self) -> BoxFuture<'_, bool>;
+}

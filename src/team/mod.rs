@@ -1,0 +1,3 @@
+//! L4: many agents: mail, rosters, teammates' lives, asks that bubble, shutdown.
+
+pub mod executor;

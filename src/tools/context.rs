@@ -1,0 +1,45 @@
+//! What a tool is given beside its input: owned here, filled by `agent`.
+
+use super::file_cache::FileCache;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Progress of a running call, for display.
+pub trait ProgressSink: Send + Sync {
+    /// The last line of output, or a few words.
+    fn progress(&self, text: &str);
+}
+
+/// The surroundings of one call.
+#[derive(Clone)]
+pub struct ToolContext {
+    /// The agent's directory.
+    pub cwd: PathBuf,
+    /// The call's id.
+    pub tool_use_id: String,
+    /// Cancelled when the turn is interrupted or the agent ends.
+    pub cancel: CancellationToken,
+    /// What the agent has read; empty for a subagent, cloned for a fork.
+    pub files: Arc<FileCache>,
+    /// The complete environment of tool commands: no provider or signing keys, with our mark in it.
+    pub environment: Arc<BTreeMap<String, String>>,
+    /// Directories whose content no file tool may touch (the closed part of the state root).
+    pub closed: Arc<[PathBuf]>,
+    /// Where the whole of an output goes that is too long for the history.
+    pub output_dir: PathBuf,
+    /// Where progress goes.
+    pub progress: Arc<dyn ProgressSink>,
+}
+
+impl ToolContext {
+    /// The closed directory that holds `path`, unless it is in the agent's own `output_dir`.
+    /// `path` must be absolute with its links resolved.
+    pub fn closed_by(&self, path: &Path) -> Option<&Path> {
+        if path.starts_with(&self.output_dir) {
+            return None;
+        }
+        self.closed.iter().map(PathBuf::as_path).find(|dir| path.starts_with(dir))
+    }
+}
