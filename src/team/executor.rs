@@ -11,6 +11,8 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// A boxed future, for object-safe traits.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -63,12 +65,27 @@ pub struct Liveness {
 }
 
 /// How long each forceful step of an ending may take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grace {
-    /// From the interrupt (or cancel) to TERM.
+    /// In this process: from the cancel to the abort. A process of its own was interrupted before.
     pub interrupt: Duration,
-    /// From TERM to KILL.
+    /// From TERM to KILL; in this process, from the abort to the fence.
     pub terminate: Duration,
+}
+
+/// What kind of end it was, for the verdict on the teammate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitKind {
+    /// Status 0, or its task came to its end.
+    Clean,
+    /// Another status, a panic, or a task that reports failure.
+    Failed,
+    /// By a signal or an abort.
+    Killed,
+    /// Its task cannot be stopped; its run was shut out instead.
+    Fenced,
+    /// Gone, and nobody could see how.
+    Unknown,
 }
 
 /// How a teammate ended, verified.
@@ -76,9 +93,12 @@ pub struct Grace {
 pub struct ExitReport {
     /// `exit 0`, `signal 9`, `cancelled`, `panicked: …`, `fenced` …
     pub exit: String,
+    /// The same, as a kind.
+    pub kind: ExitKind,
     /// True when it took a TERM, KILL or abort.
     pub forced: bool,
-    /// True when it ended without being asked by anyone.
+    /// True when [`TeammateHandle::terminate`] had not been called. An executor does not see the
+    /// polite step, so an agreed shutdown counts as unexpected here; `team::lifecycle` knows better.
     pub unexpected: bool,
 }
 
@@ -112,4 +132,30 @@ pub trait TeammateHandle: Send + Sync {
     fn hide(&self) -> BoxFuture<'_, bool>;
     /// Brings its pane back; `false` when it has none.
     fn show(&self) -> BoxFuture<'_, bool>;
+}
+
+/// How the leader's process reaches a teammate that runs inside it.
+pub struct RunnerControl {
+    /// Cancelled: end the teammate in order.
+    pub cancel: CancellationToken,
+    /// Counts interrupts. A runner marks it seen (`borrow_and_update`) when a turn begins and ends the
+    /// turn when it changes, so that an interrupt of an idle teammate does not hit its next turn.
+    pub interrupt: watch::Receiver<u64>,
+}
+
+/// How a runner ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunnerExit {
+    /// `completed`, `cancelled`, or the error in a line.
+    pub exit: String,
+    /// True when it ended by an error.
+    pub failed: bool,
+}
+
+/// Runs one teammate to its end: the same code in the leader's process and in a worker's.
+/// Composed by `cli`; called by the in-process executor and by the worker mode of the program.
+pub trait TeammateRunner: Send + Sync {
+    /// The whole life of one teammate. It says ready through its run record, as in any process, and
+    /// sets up its own context: nothing of the caller's task is inherited.
+    fn run(&self, spec: WorkerSpec, control: RunnerControl) -> BoxFuture<'static, RunnerExit>;
 }
