@@ -10,3 +10,5 @@ pub mod model;
 pub mod tools;
 
 pub mod team;
+
+pub mod exec;
