@@ -5,6 +5,8 @@
 
 pub mod wire;
 
+pub mod os;
+
 pub mod model;
 
 pub mod tools;
