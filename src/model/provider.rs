@@ -49,6 +49,27 @@ pub struct RequestTag {
     pub round: u32,
 }
 
+/// A place in a conversation where a cached part ends: after one block of one message. A block and not
+/// only a message, because a fork shares its last message with its siblings up to the directive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Anchor {
+    /// Index into `messages`; one that does not exist is ignored.
+    pub message: usize,
+    /// Index of the block; `None` is the last one.
+    pub block: Option<usize>,
+}
+
+impl Anchor {
+    /// After the last block of a message.
+    pub fn end_of(message: usize) -> Self {
+        Self { message, block: None }
+    }
+    /// After one block of a message.
+    pub fn after(message: usize, block: usize) -> Self {
+        Self { message, block: Some(block) }
+    }
+}
+
 /// One request.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
@@ -56,9 +77,10 @@ pub struct ModelRequest {
     pub prefix: Arc<PromptPrefix>,
     /// The conversation; the last message is the user's.
     pub messages: Vec<ChatMessage>,
-    /// Indices into `messages` whose last block ends a cached part, oldest first, at most three: the
-    /// ends of earlier requests and of this one. Wires without markers ignore them.
-    pub anchors: Vec<usize>,
+    /// Where cached parts end, oldest first, at most three (with more, the last three count): the ends
+    /// of earlier requests and of this one; for a fork also its last shared block. Wires without
+    /// markers ignore them.
+    pub anchors: Vec<Anchor>,
     /// Who asks.
     pub tag: RequestTag,
 }
@@ -83,6 +105,18 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// From the Messages API's name.
+    pub fn from_wire(name: &str) -> Self {
+        match name {
+            "end_turn" => Self::EndTurn,
+            "tool_use" => Self::ToolUse,
+            "max_tokens" => Self::MaxTokens,
+            "refusal" => Self::Refusal,
+            "pause_turn" => Self::PauseTurn,
+            "model_context_window_exceeded" => Self::ContextExceeded,
+            other => Self::Other(other.to_owned()),
+        }
+    }
     /// The Messages API's name.
     pub fn as_str(&self) -> &str {
         match self {
@@ -172,6 +206,17 @@ pub struct ModelError {
     pub partial: String,
     /// How long the provider asked to wait.
     pub retry_after: Option<Duration>,
+}
+
+impl ModelError {
+    /// A failure without partial text; `what` is one sentence.
+    pub fn new(kind: ModelErrorKind, what: impl Into<String>) -> Self {
+        Self { kind, what: what.into(), partial: String::new(), retry_after: None }
+    }
+    /// The same with the text that was received before it.
+    pub fn with_partial(self, partial: impl Into<String>) -> Self {
+        Self { partial: partial.into(), ..self }
+    }
 }
 
 /// Kinds of failures, by what to do about them.

@@ -30,6 +30,26 @@ pub struct Settings {
     pub shutdown: ShutdownSettings,
     /// `process` or `disk`: whether a stored message survives a power cut.
     pub durability: Option<Durability>,
+    /// Prices of models that the shipped list lacks or has wrong, by model name.
+    pub prices: BTreeMap<String, PriceSettings>,
+}
+
+/// What a model costs, in US dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PriceSettings {
+    /// Fresh input.
+    pub input: f64,
+    /// Output.
+    pub output: f64,
+    /// Input read from the cache; as fresh input when left out.
+    pub cache_read: Option<f64>,
+    /// Input written to the cache for five minutes; as fresh input when left out.
+    #[serde(rename = "cacheWrite5m")]
+    pub cache_write_5m: Option<f64>,
+    /// Input written to the cache for an hour; as fresh input when left out.
+    #[serde(rename = "cacheWrite1h")]
+    pub cache_write_1h: Option<f64>,
 }
 
 /// Where a provider is.
