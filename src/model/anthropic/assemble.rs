@@ -1,0 +1,188 @@
+//! The events of one Messages API stream, put together to a response.
+//!
+//! Owns the state between `message_start` and `message_stop`. Never does I/O. A stream is complete
+//! only with `message_stop`; until then there is nothing but partial text.
+
+use super::building::{Building, Malformed, Piece};
+use super::failure::{self, ApiError};
+use crate::model::provider::{Delta, DeltaSink, ModelError, ModelErrorKind, ModelResponse, StopReason};
+use crate::wire::block::{Block, BlockKind};
+use crate::wire::usage::Usage;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[derive(Deserialize)]
+struct Named {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct MessageStart {
+    message: Started,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Started {
+    id: String,
+    model: String,
+    usage: Tokens,
+}
+
+#[derive(Deserialize)]
+struct BlockStart {
+    index: u64,
+    content_block: Box<RawValue>,
+}
+
+#[derive(Deserialize)]
+struct BlockDelta {
+    index: u64,
+    delta: Box<RawValue>,
+}
+
+#[derive(Deserialize)]
+struct MessageDelta {
+    delta: Option<Ending>,
+    usage: Option<Tokens>,
+}
+
+#[derive(Deserialize)]
+struct Ending {
+    stop_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Failed {
+    error: ApiError,
+}
+
+/// Counts as they are named on the wire; what is absent or null leaves the earlier value.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Tokens {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+}
+
+impl Tokens {
+    fn update(&self, usage: &mut Usage) {
+        let set = |field: &mut u64, value: Option<u64>| *field = value.unwrap_or(*field);
+        set(&mut usage.input_tokens, self.input_tokens);
+        set(&mut usage.output_tokens, self.output_tokens);
+        set(&mut usage.cache_creation_input_tokens, self.cache_creation_input_tokens);
+        set(&mut usage.cache_read_input_tokens, self.cache_read_input_tokens);
+    }
+}
+
+/// Whether more is to come.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Read on.
+    More,
+    /// `message_stop` was seen.
+    Complete,
+}
+
+/// The response so far.
+#[derive(Default)]
+pub(super) struct Assembler {
+    started: Started,
+    blocks: Vec<(u64, Building)>,
+    usage: Usage,
+    stop: Option<String>,
+}
+
+fn nonsense(what: &str, error: impl std::fmt::Display) -> ModelError {
+    ModelError::new(ModelErrorKind::Protocol, format!("the model provider sent {what}: {error}"))
+}
+
+fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
+    serde_json::from_str(data).map_err(|e| nonsense("an event that cannot be read", e))
+}
+
+impl Assembler {
+    /// Takes the data of one event. Types that are not known (and `ping`) are passed over.
+    pub(super) fn event(&mut self, data: &str, sink: &dyn DeltaSink) -> Result<Progress, ModelError> {
+        match read::<Named>(data)?.kind.as_str() {
+            "message_start" => {
+                self.started = read::<MessageStart>(data)?.message;
+                self.started.usage.update(&mut self.usage);
+            }
+            "content_block_start" => self.begin(read(data)?, sink)?,
+            "content_block_delta" => self.add(&read(data)?, sink)?,
+            "message_delta" => {
+                let event: MessageDelta = read(data)?;
+                self.stop = event.delta.and_then(|d| d.stop_reason).or(self.stop.take());
+                event.usage.unwrap_or_default().update(&mut self.usage);
+            }
+            "message_stop" => return Ok(Progress::Complete),
+            "error" => return Err(failure::of_event(&read::<Failed>(data)?.error)),
+            _ => {}
+        }
+        Ok(Progress::More)
+    }
+
+    fn begin(&mut self, event: BlockStart, sink: &dyn DeltaSink) -> Result<(), ModelError> {
+        let block =
+            Building::begin(event.content_block).map_err(|e| nonsense("a block that cannot be read", e))?;
+        if let Some(name) = block.tool() {
+            sink.delta(Delta::ToolCall { name });
+        }
+        if !block.text().is_empty() {
+            sink.delta(Delta::Text(block.text().to_owned()));
+        }
+        self.blocks.push((event.index, block));
+        Ok(())
+    }
+
+    fn add(&mut self, event: &BlockDelta, sink: &dyn DeltaSink) -> Result<(), ModelError> {
+        let Some((_, block)) = self.blocks.iter_mut().rev().find(|(index, _)| *index == event.index) else {
+            return Err(nonsense("a piece of a block that never began", event.index));
+        };
+        match block.add(&event.delta).map_err(|e| nonsense("a piece that cannot be read", e))? {
+            Piece::Text(text) => sink.delta(Delta::Text(text)),
+            Piece::Thinking(text) => sink.delta(Delta::Thinking(text)),
+            Piece::None => {}
+        }
+        Ok(())
+    }
+
+    /// The text that came so far.
+    pub(super) fn partial(&self) -> String {
+        let texts: Vec<&str> =
+            self.blocks.iter().map(|(_, b)| b.text()).filter(|t| !t.trim().is_empty()).collect();
+        texts.join("\n")
+    }
+
+    /// The whole response, after [`Progress::Complete`].
+    pub(super) fn finish(self) -> Result<ModelResponse, ModelError> {
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut malformed: Vec<Malformed> = Vec::new();
+        for (_, building) in self.blocks {
+            let (block, bad) = building.finish().map_err(|e| nonsense("a block that cannot be read", e))?;
+            blocks.extend(block);
+            malformed.extend(bad);
+        }
+        let calls = blocks.iter().any(|b| b.kind() == BlockKind::ToolUse);
+        Ok(ModelResponse {
+            id: self.started.id,
+            model: self.started.model,
+            stop: stop_reason(self.stop.as_deref(), calls),
+            blocks,
+            usage: self.usage,
+            malformed,
+        })
+    }
+}
+
+fn stop_reason(name: Option<&str>, calls: bool) -> StopReason {
+    match name {
+        Some(name) => StopReason::from_wire(name),
+        None if calls => StopReason::ToolUse,
+        None => StopReason::EndTurn,
+    }
+}

@@ -1,0 +1,378 @@
+//! From a model's name to a connection.
+//!
+//! Owns `provider:name`, the aliases and which model is used when nobody names one. Promises that a
+//! name that cannot be used is refused with what could be written instead. The environment is handed
+//! in, never read here.
+
+use super::anthropic::{Anthropic, BASE_URL, Credentials, Secret};
+use super::http::HttpClient;
+use super::limiter::Limiter;
+use super::prices::anthropic_tiers;
+use super::provider::ModelProvider;
+use super::retry::Retrying;
+use super::script::ScriptError;
+use super::scripted::Scripted;
+use super::scripted::gates::Gates;
+use crate::wire::settings::{ProviderSettings, RetrySettings, Settings};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Aliases may point at aliases, this deep.
+const ALIAS_DEPTH: usize = 8;
+/// What an agent definition writes for its parent's model.
+pub const INHERIT: &str = "inherit";
+
+/// Who serves a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Provider {
+    /// The Messages API.
+    Anthropic,
+    /// A script.
+    Scripted,
+}
+
+impl Provider {
+    /// All there are.
+    pub const ALL: [Self; 2] = [Self::Anthropic, Self::Scripted];
+
+    /// Its name before the colon.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::Scripted => "scripted",
+        }
+    }
+}
+
+/// A model: who serves it and its name there. Written `provider:name`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct ModelRef {
+    /// Who serves it.
+    pub provider: Provider,
+    /// The provider's name of it, passed on unchanged; for a script its file.
+    pub name: String,
+}
+
+/// Why a model cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelSetupError {
+    /// The name says nothing.
+    #[error("`{0}` names no model: write PROVIDER:NAME (anthropic:NAME, scripted:FILE) or an alias ({1})")]
+    Name(String, String),
+    /// The provider is not one of ours.
+    #[error("`{0}`: there is no provider `{1}` (known: anthropic:NAME, scripted:FILE)")]
+    Provider(String, String),
+    /// Aliases that point at each other.
+    #[error("the alias `{0}` leads to itself")]
+    AliasLoop(String),
+    /// Nobody named a model and no key is set.
+    #[error(
+        "no model to talk to: set ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN), name one with --model \
+         PROVIDER:NAME, FESTOON_MODEL or the setting `model`, or look around offline with `festoon demo`"
+    )]
+    NoModel,
+    /// The provider needs a key.
+    #[error("`{0}` needs ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and neither is set")]
+    NoKey(String),
+    /// The script is missing or wrong.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+}
+
+impl fmt::Display for ModelRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.provider.as_str(), self.name)
+    }
+}
+
+impl From<ModelRef> for String {
+    fn from(model: ModelRef) -> Self {
+        model.to_string()
+    }
+}
+
+impl TryFrom<String> for ModelRef {
+    type Error = ModelSetupError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl FromStr for ModelRef {
+    type Err = ModelSetupError;
+
+    /// Reads `provider:name`. No aliases; see [`Names::resolve`].
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        let unnamed = || ModelSetupError::Name(text.to_owned(), tier_names());
+        let (provider, name) = text.split_once(':').ok_or_else(unnamed)?;
+        let known = Provider::ALL.into_iter().find(|p| p.as_str() == provider);
+        let provider =
+            known.ok_or_else(|| ModelSetupError::Provider(text.to_owned(), provider.to_owned()))?;
+        let name = name.trim();
+        if name.is_empty() {
+            return Err(unnamed());
+        }
+        Ok(Self { provider, name: name.to_owned() })
+    }
+}
+
+impl ModelRef {
+    /// The same with a script's file as an absolute path, so that it means the same in any directory.
+    pub fn anchored(self, directory: &Path) -> Self {
+        match self.provider {
+            Provider::Scripted => {
+                let path = directory.join(&self.name);
+                Self { name: path.to_string_lossy().into_owned(), ..self }
+            }
+            Provider::Anthropic => self,
+        }
+    }
+}
+
+fn tier_names() -> String {
+    let tiers = anthropic_tiers().map(|t| t.names().collect::<Vec<_>>()).unwrap_or_default();
+    tiers.join(", ")
+}
+
+/// The names that users and definitions may write for a model.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    aliases: BTreeMap<String, String>,
+}
+
+impl Names {
+    /// With the setting `aliases`, which come before the built-in ones.
+    pub fn new(aliases: &BTreeMap<String, String>) -> Self {
+        Self { aliases: aliases.clone() }
+    }
+
+    /// What `text` means to an agent whose parent (or session) has the model `parent`: nothing and
+    /// `inherit` are the parent's; an alias is that of the parent's provider, where a script plays all
+    /// of them itself; `provider:name` is as written; any other name is one of the parent's provider.
+    pub fn resolve(&self, text: &str, parent: &ModelRef) -> Result<ModelRef, ModelSetupError> {
+        let text = self.expand(text)?;
+        if text.is_empty() || text == INHERIT {
+            return Ok(parent.clone());
+        }
+        if let Some((provider, _)) = text.split_once(':')
+            && Provider::ALL.iter().any(|p| p.as_str() == provider)
+        {
+            return text.parse().map(tiered);
+        }
+        Ok(match parent.provider {
+            Provider::Scripted => parent.clone(),
+            Provider::Anthropic => tiered(ModelRef { provider: Provider::Anthropic, name: text }),
+        })
+    }
+
+    /// What `text` means to the main agent, which has no parent. `None` for names that mean the first
+    /// provider with a key.
+    fn resolve_first(&self, text: &str, first: Option<Provider>) -> Result<ModelRef, ModelSetupError> {
+        let text = self.expand(text)?;
+        if text.contains(':') {
+            return text.parse().map(tiered);
+        }
+        let tier = anthropic_tiers().and_then(|t| t.get(&text)).is_some();
+        if tier {
+            let provider = first.ok_or(ModelSetupError::NoModel)?;
+            return Ok(tiered(ModelRef { provider, name: text }));
+        }
+        // A bare name that only one vendor has.
+        if text.starts_with("claude-") {
+            return Ok(ModelRef { provider: Provider::Anthropic, name: text });
+        }
+        Err(ModelSetupError::Name(text, tier_names()))
+    }
+
+    fn expand(&self, text: &str) -> Result<String, ModelSetupError> {
+        let mut name = text.trim().to_owned();
+        for _ in 0..ALIAS_DEPTH {
+            match self.aliases.get(&name) {
+                // An alias may be given the name it stands for, e.g. `opus` for another `opus`.
+                Some(next) if *next == name => return Ok(name),
+                Some(next) => name = next.trim().to_owned(),
+                None => return Ok(name),
+            }
+        }
+        Err(ModelSetupError::AliasLoop(text.to_owned()))
+    }
+}
+
+/// With a tier's name (`anthropic:fast`) replaced by the model behind it.
+fn tiered(model: ModelRef) -> ModelRef {
+    let behind = match model.provider {
+        Provider::Anthropic => anthropic_tiers().and_then(|t| t.get(&model.name)),
+        Provider::Scripted => None,
+    };
+    match behind {
+        Some(name) => ModelRef { name: name.to_owned(), ..model },
+        None => model,
+    }
+}
+
+fn set<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+    env.get(name).map(|v| v.trim()).filter(|v| !v.is_empty())
+}
+
+/// The main agent's model: `--model`, else `FESTOON_MODEL`, else the setting, else the default of the
+/// first provider whose key is set (contract §3).
+pub fn choose(
+    flag: Option<&str>,
+    env: &BTreeMap<String, String>,
+    settings: &Settings,
+) -> Result<ModelRef, ModelSetupError> {
+    let first = credentials(env).map(|_| Provider::Anthropic);
+    let named = flag.or_else(|| set(env, "FESTOON_MODEL")).or(settings.model.as_deref());
+    Names::new(&settings.aliases).resolve_first(named.unwrap_or("default"), first)
+}
+
+fn credentials(env: &BTreeMap<String, String>) -> Option<Credentials> {
+    let secret = |name| set(env, name).and_then(Secret::new);
+    secret("ANTHROPIC_API_KEY")
+        .map(Credentials::ApiKey)
+        .or_else(|| secret("ANTHROPIC_AUTH_TOKEN").map(Credentials::Bearer))
+}
+
+/// What a connection needs beside its model.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectOptions {
+    /// The environment: keys and addresses.
+    pub env: BTreeMap<String, String>,
+    /// The setting `providers`.
+    pub providers: BTreeMap<String, ProviderSettings>,
+    /// The setting `retry`.
+    pub retry: RetrySettings,
+    /// Shared by all connections of the process.
+    pub limiter: Limiter,
+    /// Shared by all connections of the process.
+    pub http: HttpClient,
+    /// Where this process opens the gates of scripts.
+    pub gates: Gates,
+}
+
+/// A provider for `model`, retries included. Nothing is sent yet. Connections to scripts are players
+/// of their own: agents of one process that play one script should share one.
+pub fn connect(
+    model: &ModelRef,
+    options: &ConnectOptions,
+) -> Result<Arc<dyn ModelProvider>, ModelSetupError> {
+    let inner: Arc<dyn ModelProvider> = match model.provider {
+        Provider::Anthropic => {
+            let credentials =
+                credentials(&options.env).ok_or_else(|| ModelSetupError::NoKey(model.to_string()))?;
+            let own = options.providers.get("anthropic").and_then(|p| p.base_url.as_deref());
+            let base = set(&options.env, "ANTHROPIC_BASE_URL").or(own).unwrap_or(BASE_URL);
+            let idle = Duration::from_millis(options.retry.stream_idle_timeout_ms);
+            Arc::new(Anthropic::new(options.http.clone(), base, credentials, idle))
+        }
+        Provider::Scripted => Arc::new(Scripted::load(&PathBuf::from(&model.name), options.gates.clone())?),
+    };
+    Ok(Arc::new(Retrying::new(inner, options.retry.clone(), options.limiter.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn model(text: &str) -> ModelRef {
+        text.parse().expect("a model")
+    }
+
+    #[test]
+    fn names_are_read_and_bad_ones_are_explained() {
+        assert_eq!(model("anthropic:us.claude:0").name, "us.claude:0");
+        assert_eq!(model(" scripted:/a b.toml ").to_string(), "scripted:/a b.toml");
+        for (text, want) in [
+            ("nope:x", "`nope:x`: there is no provider `nope` (known: anthropic:NAME, scripted:FILE)"),
+            (
+                "opsu",
+                "`opsu` names no model: write PROVIDER:NAME (anthropic:NAME, scripted:FILE) or an alias (default, fable, fast, haiku, opus, sonnet, strong)",
+            ),
+            (
+                "anthropic:",
+                "`anthropic:` names no model: write PROVIDER:NAME (anthropic:NAME, scripted:FILE) or an alias (default, fable, fast, haiku, opus, sonnet, strong)",
+            ),
+        ] {
+            assert_eq!(text.parse::<ModelRef>().expect_err(text).to_string(), want);
+        }
+    }
+
+    #[test]
+    fn the_first_source_that_names_a_model_wins() {
+        let key = ("ANTHROPIC_API_KEY", "k");
+        let named = |s: &str| Settings { model: Some(s.to_owned()), ..Settings::default() };
+        let none = Settings::default();
+        let ok = |flag: Option<&str>, e: &[(&str, &str)], s: &Settings| {
+            choose(flag, &env(e), s).expect("a model").to_string()
+        };
+        let all = [key, ("FESTOON_MODEL", "anthropic:b")];
+        assert_eq!(ok(Some("anthropic:a"), &all, &named("anthropic:c")), "anthropic:a");
+        assert_eq!(ok(None, &all, &named("anthropic:c")), "anthropic:b");
+        assert_eq!(ok(None, &[key, ("FESTOON_MODEL", " ")], &named("anthropic:c")), "anthropic:c");
+        assert_eq!(ok(None, &[key], &none), "anthropic:claude-sonnet-5-5");
+        assert_eq!(ok(None, &[("ANTHROPIC_AUTH_TOKEN", "k")], &none), "anthropic:claude-sonnet-5-5");
+        assert_eq!(ok(Some("strong"), &[key], &none), "anthropic:claude-opus-5-5");
+        assert_eq!(ok(Some("claude-x"), &[], &none), "anthropic:claude-x");
+        assert_eq!(choose(None, &env(&[("ANTHROPIC_API_KEY", "")]), &none), Err(ModelSetupError::NoModel));
+        assert!(ModelSetupError::NoModel.to_string().contains("festoon demo"));
+    }
+
+    #[test]
+    fn aliases_follow_the_parents_provider() {
+        let names = Names::new(&env(&[
+            ("mine", "fast"),
+            ("a", "b"),
+            ("b", "a"),
+            ("haiku", "anthropic:own-haiku"),
+            ("opus", "opus"),
+        ]));
+        let claude = model("anthropic:claude-opus-5");
+        let script = model("scripted:/s.toml");
+        for (text, parent, want) in [
+            ("inherit", &claude, "anthropic:claude-opus-5"),
+            ("", &claude, "anthropic:claude-opus-5"),
+            ("sonnet", &claude, "anthropic:claude-sonnet-5-5"),
+            ("mine", &claude, "anthropic:claude-haiku-5-5"),
+            ("haiku", &claude, "anthropic:own-haiku"),
+            ("opus", &claude, "anthropic:claude-opus-5-5"),
+            ("anthropic:fast", &script, "anthropic:claude-haiku-5-5"),
+            ("any-gateway/model:7", &claude, "anthropic:any-gateway/model:7"),
+            ("fast", &script, "scripted:/s.toml"),
+            ("claude-opus-5", &script, "scripted:/s.toml"),
+            ("scripted:/t.toml", &claude, "scripted:/t.toml"),
+        ] {
+            assert_eq!(names.resolve(text, parent).expect(text).to_string(), want, "{text}");
+        }
+        assert_eq!(names.resolve("a", &claude), Err(ModelSetupError::AliasLoop("a".to_owned())));
+    }
+
+    #[test]
+    fn a_connection_needs_a_key_and_a_script() {
+        let options = ConnectOptions::default();
+        let error = connect(&model("anthropic:x"), &options).err().expect("no key");
+        assert_eq!(error, ModelSetupError::NoKey("anthropic:x".to_owned()));
+        let error = connect(&model("scripted:/no/such.toml"), &options).err().expect("no file");
+        assert!(error.to_string().starts_with("cannot read the script /no/such.toml: "), "{error}");
+        let options = ConnectOptions { env: env(&[("ANTHROPIC_API_KEY", "sk-hidden")]), ..options };
+        assert_eq!(connect(&model("anthropic:x"), &options).expect("connects").name(), "anthropic");
+    }
+
+    #[test]
+    fn scripts_are_anchored() {
+        let at = |text: &str| model(text).anchored(Path::new("/w")).to_string();
+        assert_eq!(at("scripted:a/b.toml"), "scripted:/w/a/b.toml");
+        assert_eq!(at("scripted:/b.toml"), "scripted:/b.toml");
+        assert_eq!(at("anthropic:x"), "anthropic:x");
+    }
+}

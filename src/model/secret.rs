@@ -1,0 +1,30 @@
+//! Keys of providers, kept out of everything that is shown.
+
+use std::fmt;
+
+/// A key. Its `Debug` form does not hold it, and it has no `Display`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes a key as it stands in the environment; white space around it (a newline from a file) is
+    /// not part of it. `None` when nothing is left.
+    pub fn new(text: &str) -> Option<Self> {
+        let text = text.trim();
+        (!text.is_empty()).then(|| Self(text.to_owned()))
+    }
+    /// The key itself, for a request header only.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+    /// `text` without the key, should a provider repeat it in an error.
+    pub fn scrub(&self, text: &str) -> String {
+        text.replace(&self.0, "[key]")
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
