@@ -5,6 +5,8 @@
 
 pub mod wire;
 
+pub mod store;
+
 pub mod os;
 
 pub mod model;

@@ -30,6 +30,8 @@ pub const INBOX_MESSAGES: usize = 10_000;
 pub const INBOX_BYTES: usize = 4 * 1024 * 1024;
 /// Read messages that stay in the inbox file.
 pub const INBOX_KEPT_READ: usize = 20;
+/// Bytes of read messages that stay at most, so that a few long ones do not slow every send down.
+pub const INBOX_KEPT_READ_BYTES: usize = 256 * 1024;
 /// Deepest agent that may exist; the main agent is 0.
 pub const MAX_DEPTH: u32 = 3;
 /// Agents that run at once, the main agent not counted.

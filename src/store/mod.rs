@@ -1,0 +1,27 @@
+//! L1: bytes on disk, synchronous: places, locks, inboxes, rosters, asks, transcripts, the event log.
+//!
+//! Owns every file below the state root. Promises that a file is replaced whole or not at all, that
+//! only "not found" means absent, and that links, pipes and other people's files are refused.
+//! Never knows a runtime: each function may block on the disk, and waits for a lock at most as long
+//! as its caller says.
+
+pub mod asks;
+pub mod atomic;
+pub mod clock;
+pub mod error;
+pub mod events;
+pub mod inbox;
+pub mod jsonl;
+pub mod lock;
+pub mod own;
+pub mod paths;
+pub mod roster;
+pub mod run;
+pub mod sign;
+pub mod slug;
+pub mod spec;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+pub mod transcript;

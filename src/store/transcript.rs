@@ -1,0 +1,131 @@
+//! Transcripts: JSON lines, append-only, one writer a file (spec §19).
+//!
+//! Owns the transcript files and their `.meta.json`. Promises that lines given together are written
+//! by one call, after a torn line got its newline, and that reading streams, tells bad lines and a
+//! torn tail from good ones, and goes on. The lock that makes its writer the only one is the
+//! session's, not this file's. Never changes a line that was written.
+
+use super::atomic;
+use super::error::StoreError;
+use super::jsonl::{self, Lines};
+use super::own::{self, Open};
+use super::paths::ProjectPaths;
+use crate::wire::ids::SessionId;
+use crate::wire::open::Open as OpenObject;
+use crate::wire::settings::Durability;
+use crate::wire::transcript::{AgentMeta, Line};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// A transcript that is open for writing.
+#[derive(Debug)]
+pub struct TranscriptFile {
+    file: File,
+    path: PathBuf,
+}
+
+/// Opens a transcript to append to; makes it (0600) and its directory (0700).
+pub fn open_append(path: &Path) -> Result<TranscriptFile, StoreError> {
+    atomic::make_dir(own::dir_of(path))?;
+    let file = own::open_or_make(path, Open::Append)?;
+    Ok(TranscriptFile { file, path: path.to_owned() })
+}
+
+impl TranscriptFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends lines with one write. On an error none of them is there.
+    pub fn append(&mut self, lines: &[Line]) -> Result<(), StoreError> {
+        let encoded: Vec<Vec<u8>> =
+            lines.iter().map(|line| jsonl::encode(&self.path, line)).collect::<Result<_, _>>()?;
+        let lines: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
+        jsonl::append_to(&mut self.file, &self.path, &lines, Durability::Process)
+    }
+}
+
+/// A line that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadLine {
+    /// The last one, without its newline: its writer died in it.
+    #[error("cut off by the end of the file")]
+    Torn,
+    /// Any other.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+/// Reads a transcript and gives each line with its number, from 1. [`StoreError::NotFound`] when
+/// there is none.
+pub fn read(path: &Path, mut each: impl FnMut(usize, Result<Line, BadLine>)) -> Result<(), StoreError> {
+    let lines = Lines::open(path)?.ok_or_else(|| StoreError::NotFound { path: path.to_owned() })?;
+    for line in lines {
+        let line = line?;
+        let parsed = serde_json::from_slice(&line.bytes)
+            .map_err(|e| if line.complete { BadLine::Malformed(e.to_string()) } else { BadLine::Torn });
+        each(line.number, parsed);
+    }
+    Ok(())
+}
+
+/// Writes what an agent is; members we do not know survive.
+pub fn write_meta(path: &Path, meta: &AgentMeta) -> Result<(), StoreError> {
+    atomic::make_dir(own::dir_of(path))?;
+    let mut written = OpenObject::new(meta.clone());
+    match read_meta(path) {
+        Ok(Some(old)) => written.unknown = old.unknown,
+        Ok(None) | Err(StoreError::Corrupt { .. }) => {}
+        Err(e) => return Err(e),
+    }
+    atomic::write_json(path, &written, Durability::Process)
+}
+
+/// Reads what an agent is; `None` when nothing was written.
+pub fn read_meta(path: &Path) -> Result<Option<OpenObject<AgentMeta>>, StoreError> {
+    atomic::read_json(path)
+}
+
+/// The agents of a session that are not the main one, oldest first; a damaged file is left out.
+pub fn sidechains(project: &ProjectPaths, session: &SessionId) -> Result<Vec<AgentMeta>, StoreError> {
+    let mut all = Vec::new();
+    for (name, path, _) in files(&project.sidechains(session))? {
+        if name.ends_with(".meta.json")
+            && let Ok(Some(meta)) = read_meta(&path)
+        {
+            all.push(meta.known);
+        }
+    }
+    all.sort_by(|a, b| (&a.created_at, &a.agent_id).cmp(&(&b.created_at, &b.agent_id)));
+    Ok(all)
+}
+
+/// The sessions of a directory with the time of their last line, newest first.
+pub fn sessions(project: &ProjectPaths) -> Result<Vec<(SessionId, SystemTime)>, StoreError> {
+    let mut all: Vec<(SessionId, SystemTime)> = files(project.dir())?
+        .into_iter()
+        .filter_map(|(name, _, time)| Some((SessionId::new(name.strip_suffix(".jsonl")?), time)))
+        .collect();
+    all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| b.0.cmp(&a.0)));
+    Ok(all)
+}
+
+fn files(dir: &Path) -> Result<Vec<(String, PathBuf, SystemTime)>, StoreError> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(StoreError::io("list", dir, e)),
+    };
+    let mut all = Vec::new();
+    for entry in entries.flatten() {
+        let Ok(found) = entry.metadata() else { continue };
+        if found.is_file() {
+            let time = found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            all.push((entry.file_name().to_string_lossy().into_owned(), entry.path(), time));
+        }
+    }
+    Ok(all)
+}
