@@ -11,6 +11,8 @@ pub mod os;
 
 pub mod model;
 
+pub mod policy;
+
 pub mod tools;
 
 pub mod team;

@@ -59,6 +59,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("jsonschema", &["tools/", "agent/"]),
     ("tmux_interface", &["exec/tmux"]),
     ("brush_parser", &["policy/shell"]),
+    ("stacker", &["policy/shell"]),
     ("reqwest", &["model/", "tools/web_fetch"]),
     ("rustls", &["model/", "tools/web_fetch"]),
     ("sse_stream", &["model/"]),
