@@ -1,6 +1,7 @@
 //! What a tool is given beside its input: owned here, filled by `agent`.
 
 use super::file_cache::FileCache;
+use super::shells::Shells;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,11 +24,15 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// What the agent has read; empty for a subagent, cloned for a fork.
     pub files: Arc<FileCache>,
+    /// What the agent's commands have left running; ended with the agent.
+    pub shells: Arc<Shells>,
     /// The complete environment of tool commands: no provider or signing keys, with our mark in it.
     pub environment: Arc<BTreeMap<String, String>>,
-    /// Directories whose content no file tool may touch (the closed part of the state root).
+    /// Directories whose content no file tool may touch (the closed part of the state root), without
+    /// links in them.
     pub closed: Arc<[PathBuf]>,
-    /// Where the whole of an output goes that is too long for the history.
+    /// Where the whole of an output goes that is too long for the history; readable although it lies
+    /// in a closed directory. Without links in it.
     pub output_dir: PathBuf,
     /// Where progress goes.
     pub progress: Arc<dyn ProgressSink>,

@@ -1,5 +1,30 @@
 //! L2: what one agent can do to the world, one tool per file. A tool never decides whether it may run.
+//!
+//! Owns the tools of a single agent, what they are given ([`context`]), the check of their inputs
+//! ([`schema`]), their selection ([`set`]) and the bound of their results ([`cap`]). A tool's text is
+//! written for a model to act on; a tool refuses closed directories whatever the permissions say.
 
+pub mod bash;
+pub mod cap;
+mod change;
 pub mod context;
+pub mod edit;
 pub mod file_cache;
+pub mod glob;
+pub mod grep;
+mod image;
+mod path;
+mod pattern;
+pub mod read;
+mod replacement;
+pub mod schema;
+mod search;
+pub mod set;
+pub mod shells;
+mod spool;
 pub mod tool;
+mod work;
+pub mod write;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+//! `Read`: a file's lines with their numbers, or an image.
+//!
+//! Streams: memory does not grow with the file. What was read is noted in the agent's file cache with
+//! the hash of the *whole* file, so that a later change anywhere in it is noticed.
+
+use super::context::ToolContext;
+use super::file_cache::FileState;
+use super::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolContent, ToolOutput, ToolSpec};
+use super::{image, path, work};
+use crate::os::error::OsError;
+use crate::os::file::{self, Opened};
+use crate::wire::access::{Access, Target};
+use crate::wire::limits::{READ_LINES, TOOL_RESULT_CHARS};
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::sync::LazyLock;
+use tokio_util::sync::CancellationToken;
+
+/// Characters of a line that are shown.
+const LINE_CHARS: usize = 2_000;
+/// Characters of lines that are shown; the rest of a result is for notes.
+const PAGE_CHARS: usize = TOOL_RESULT_CHARS - 1_000;
+/// Largest file that is hashed and may therefore be edited.
+pub(super) const MAX_KNOWN: u64 = 256 * 1024 * 1024;
+/// Bytes that decide whether a file is text (git looks at as many).
+const SNIFF: usize = 8_000;
+/// Entries of a directory that are named.
+const MAX_ENTRIES: usize = 50;
+
+static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
+    ToolSpec {
+    name: "Read".to_owned(),
+    description: format!(
+        "Reads a file. Text comes with line numbers and a tab before each line (they are not part of the file), at \
+         most {READ_LINES} lines at once from the start; go on with `offset`. Lines over {LINE_CHARS} characters are \
+         cut, with a mark. PNG, JPEG, GIF and WebP images are shown to you. A file must be read before Edit or Write \
+         may change it. To find files use Glob, to search in them use Grep; read several files with several calls in \
+         one message."
+    ),
+    schema: r#"{"type":"object","properties":{"file_path":{"type":"string","minLength":1,"description":"The file. Absolute, or relative to your directory."},"offset":{"type":"integer","minimum":0,"description":"Number of the first line, from 1. Only for files too long to be read at once."},"limit":{"type":"integer","minimum":1,"description":"How many lines."}},"required":["file_path"],"additionalProperties":false}"#.into(),
+}
+});
+
+/// The tool.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Read;
+
+#[derive(Deserialize)]
+struct Input {
+    file_path: String,
+    #[serde(default)]
+    offset: usize,
+    limit: Option<usize>,
+}
+
+impl Tool for Read {
+    fn spec(&self) -> &ToolSpec {
+        &SPEC
+    }
+
+    fn access(&self, input: &Value, cwd: &Path) -> Access {
+        let path = path::field(input, "file_path", cwd);
+        let summary = format!("Read {}", path::shown(&path, cwd));
+        Access { tool: SPEC.name.clone(), target: Target::Read(vec![path]), summary }
+    }
+
+    fn concurrency(&self, _: &Value) -> Concurrency {
+        Concurrency::Safe
+    }
+
+    fn run<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            let input: Input = match serde_json::from_value(call.input) {
+                Ok(input) => input,
+                Err(error) => return ToolOutput::error(format!("The input of Read is wrong: {error}.")),
+            };
+            let owned = ctx.clone();
+            let result = work::reading(&ctx.cancel, move || read(&input, &owned)).await;
+            result.unwrap_or_else(Err).unwrap_or_else(|failure| failure)
+        })
+    }
+}
+
+fn read(input: &Input, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
+    let path = path::absolute(&input.file_path, &ctx.cwd);
+    let mut opened = match file::open(&path) {
+        Ok(opened) => opened,
+        Err(OsError::NotAFile { what: "a directory", .. }) => return Err(directory(&path, ctx)),
+        Err(error) => return Err(path::open_failed(ctx, &path, &error)),
+    };
+    path::refuse_closed(ctx, &opened.path)?;
+    let failed = |error: io::Error| ToolOutput::error(format!("Reading {} failed: {error}.", path.display()));
+    let mut head = Vec::new();
+    opened.file.by_ref().take(SNIFF as u64).read_to_end(&mut head).map_err(failed)?;
+    if let Some(media_type) = image::media_type(&head) {
+        return picture(opened, head, media_type);
+    }
+    if let Some(what) = not_text(&head) {
+        return Err(ToolOutput::error(format!(
+            "{} is {what} ({} bytes), which Read does not show. Use Bash with a program that understands it (file, \
+             strings, xxd, iconv …).",
+            path.display(),
+            opened.meta.len()
+        )));
+    }
+    let first = input.offset.max(1);
+    let limit = input.limit.unwrap_or(READ_LINES);
+    let hashed = opened.meta.len() <= MAX_KNOWN;
+    let mut page = Page::new(first, limit, hashed);
+    page.take(&head);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let count = opened.file.read(&mut buffer).map_err(failed)?;
+        if count == 0 {
+            page.end();
+            break;
+        }
+        page.take(&buffer[..count]);
+        if page.full && !hashed {
+            break;
+        }
+        stop_if(&ctx.cancel)?;
+    }
+    if hashed {
+        let state = FileState {
+            modified: opened.meta.modified().ok(),
+            size: page.bytes,
+            hash: page.hash.clone().finalize().into(),
+        };
+        ctx.files.record(&opened.path, state);
+    }
+    page.told(&path)
+}
+
+fn stop_if(cancel: &CancellationToken) -> Result<(), ToolOutput> {
+    if cancel.is_cancelled() { Err(ToolOutput::error(work::CANCELLED)) } else { Ok(()) }
+}
+
+fn directory(path: &Path, ctx: &ToolContext) -> ToolOutput {
+    let real = match fs::canonicalize(path) {
+        Ok(real) => real,
+        Err(error) => return ToolOutput::error(format!("{}: {error}.", path.display())),
+    };
+    if let Err(refusal) = path::refuse_closed(ctx, &real) {
+        return refusal;
+    }
+    let mut names: Vec<String> = fs::read_dir(&real)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .map(|entry| {
+            let slash = if entry.file_type().is_ok_and(|kind| kind.is_dir()) { "/" } else { "" };
+            format!("{}{slash}", entry.file_name().to_string_lossy())
+        })
+        .collect();
+    names.sort();
+    let more = names.len().saturating_sub(MAX_ENTRIES);
+    names.truncate(MAX_ENTRIES);
+    let more = if more > 0 { format!("\n… and {more} more") } else { String::new() };
+    let names = if names.is_empty() { "nothing".to_owned() } else { format!("\n{}{more}", names.join("\n")) };
+    ToolOutput::error(format!(
+        "{} is a directory, and Read takes a file. Use Glob to find files. It holds {names}",
+        path.display()
+    ))
+}
+
+fn picture(mut opened: Opened, mut content: Vec<u8>, media_type: &str) -> Result<ToolOutput, ToolOutput> {
+    let path = opened.path.display();
+    let too_large = || {
+        ToolOutput::error(format!(
+            "{path} is an image of {} bytes; at most {} can be shown. Scale it down first.",
+            opened.meta.len(),
+            image::MAX_BYTES
+        ))
+    };
+    let rest = (image::MAX_BYTES + 1).saturating_sub(content.len() as u64);
+    opened
+        .file
+        .by_ref()
+        .take(rest)
+        .read_to_end(&mut content)
+        .map_err(|error| ToolOutput::error(format!("Reading {path} failed: {error}.")))?;
+    if content.len() as u64 > image::MAX_BYTES {
+        return Err(too_large());
+    }
+    let block = image::block(media_type, &content)
+        .ok_or_else(|| ToolOutput::error(format!("{path} could not be made into an image block.")))?;
+    Ok(ToolOutput { content: ToolContent::Blocks(vec![block]), is_error: false })
+}
+
+/// What a file is that is no text, by its first bytes.
+fn not_text(head: &[u8]) -> Option<&'static str> {
+    match head {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16 text"),
+        [b'%', b'P', b'D', b'F', ..] => Some("a PDF file"),
+        head if head.contains(&0) => Some("a binary file"),
+        _ => None,
+    }
+}
+
+/// The lines that are shown, and what is learned of the rest on the way.
+struct Page {
+    first: usize,
+    limit: usize,
+    hashed: bool,
+    hash: Sha256,
+    bytes: u64,
+    text: String,
+    chars: usize,
+    /// The line that is being read, its beginning.
+    line: Vec<u8>,
+    /// Bytes of the line that are not in `line`.
+    dropped: usize,
+    started: bool,
+    /// Lines that are over.
+    lines: usize,
+    shown: usize,
+    full: bool,
+    invalid: bool,
+    ended: bool,
+}
+
+impl Page {
+    fn new(first: usize, limit: usize, hashed: bool) -> Self {
+        Self {
+            first,
+            limit,
+            hashed,
+            hash: Sha256::new(),
+            bytes: 0,
+            text: String::new(),
+            chars: 0,
+            line: Vec::new(),
+            dropped: 0,
+            started: false,
+            lines: 0,
+            shown: 0,
+            full: false,
+            invalid: false,
+            ended: false,
+        }
+    }
+
+    fn take(&mut self, data: &[u8]) {
+        if self.hashed {
+            self.hash.update(data);
+        }
+        let data = match (self.bytes, data) {
+            // A byte order mark is not part of the text.
+            (0, [0xef, 0xbb, 0xbf, rest @ ..]) => {
+                self.bytes = 3;
+                rest
+            }
+            _ => data,
+        };
+        self.bytes += data.len() as u64;
+        let mut rest = data;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            self.part(&rest[..end]);
+            self.line_ends();
+            rest = &rest[end + 1..];
+        }
+        self.part(rest);
+    }
+
+    fn part(&mut self, part: &[u8]) {
+        self.started |= !part.is_empty();
+        if self.full || self.lines + 1 < self.first {
+            return;
+        }
+        // Four bytes are the longest character; one more for a carriage return.
+        let room = (4 * LINE_CHARS + 1).saturating_sub(self.line.len());
+        let taken = part.len().min(room);
+        self.line.extend_from_slice(&part[..taken]);
+        self.dropped += part.len() - taken;
+    }
+
+    fn line_ends(&mut self) {
+        self.lines += 1;
+        self.started = false;
+        if !self.full && self.lines >= self.first {
+            self.show();
+        }
+        self.line.clear();
+        self.dropped = 0;
+    }
+
+    fn show(&mut self) {
+        if self.shown == self.limit {
+            self.full = true;
+            return;
+        }
+        let bytes = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
+        let whole = String::from_utf8_lossy(bytes);
+        // The cut may have gone through a character.
+        self.invalid |= self.dropped == 0 && matches!(whole, std::borrow::Cow::Owned(_));
+        let mut line: String = whole.chars().take(LINE_CHARS).collect();
+        if line.len() < whole.len() || self.dropped > 0 {
+            let hidden = bytes.len() + self.dropped - line.len().min(bytes.len());
+            line.push_str(&format!(" [… {hidden} bytes of this line are left out]"));
+        }
+        let line = format!("{:>6}\t{line}\n", self.lines);
+        let chars = line.chars().count();
+        if self.chars + chars > PAGE_CHARS && self.shown > 0 {
+            self.full = true;
+            return;
+        }
+        self.text.push_str(&line);
+        self.chars += chars;
+        self.shown += 1;
+    }
+
+    fn end(&mut self) {
+        if self.started {
+            self.line_ends();
+        }
+        self.ended = true;
+    }
+
+    fn told(mut self, path: &Path) -> Result<ToolOutput, ToolOutput> {
+        if self.shown == 0 && self.ended {
+            if self.lines == 0 {
+                return Ok(ToolOutput::ok(format!("[{} is empty]", path.display())));
+            }
+            return Err(ToolOutput::error(format!(
+                "{} has only {} lines, so there is no line {}.",
+                path.display(),
+                self.lines,
+                self.first
+            )));
+        }
+        self.text.pop();
+        let last = self.first + self.shown - 1;
+        if self.full {
+            let of = if self.ended { format!(" of {}", self.lines) } else { String::new() };
+            self.text.push_str(&format!(
+                "\n\n[lines {}–{last}{of}; go on with offset {}]",
+                self.first,
+                last + 1
+            ));
+        }
+        if self.invalid {
+            self.text.push_str("\n\n[the file is not valid UTF-8; what is not is shown as \u{fffd}]");
+        }
+        if !self.hashed {
+            self.text.push_str("\n\n[the file is too large for Edit and Write; change it with Bash]");
+        }
+        Ok(ToolOutput::ok(self.text))
+    }
+}

@@ -1,0 +1,99 @@
+//! The file tools on real files; here what their tests share: a context in a temporary directory.
+
+mod change;
+mod find;
+mod read;
+
+use crate::tools::context::{ProgressSink, ToolContext};
+use crate::tools::file_cache::FileCache;
+use crate::tools::schema;
+use crate::tools::shells::Shells;
+use crate::tools::tool::{Tool, ToolCall, ToolContent, ToolOutput};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+struct Nowhere;
+impl ProgressSink for Nowhere {
+    fn progress(&self, _: &str) {}
+}
+
+/// A directory to work in and one that is closed, which holds the output directory.
+struct Place {
+    _temp: tempfile::TempDir,
+    pub dir: PathBuf,
+    pub closed: PathBuf,
+    pub ctx: ToolContext,
+}
+
+impl Place {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().expect("temp");
+        let root = fs::canonicalize(temp.path()).expect("real");
+        let (dir, closed) = (root.join("work"), root.join("state/teams"));
+        let output_dir = closed.join("output");
+        for path in [&dir, &output_dir] {
+            fs::create_dir_all(path).expect("dir");
+        }
+        let ctx = ToolContext {
+            cwd: dir.clone(),
+            tool_use_id: "toolu_1".to_owned(),
+            cancel: CancellationToken::new(),
+            files: Arc::new(FileCache::default()),
+            shells: Arc::new(Shells::default()),
+            environment: Arc::new(BTreeMap::new()),
+            closed: vec![closed.clone()].into(),
+            output_dir,
+            progress: Arc::new(Nowhere),
+        };
+        Self { _temp: temp, dir, closed, ctx }
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.dir.join(name);
+        fs::create_dir_all(path.parent().expect("has one")).expect("dirs");
+        fs::write(&path, content).expect("write");
+        path
+    }
+
+    async fn call(&self, tool: &dyn Tool, input: Value) -> ToolOutput {
+        schema::validate(tool.spec(), &input).expect("fits the schema");
+        let raw = serde_json::value::to_raw_value(&input).expect("raw").into();
+        tool.run(ToolCall { id: "toolu_1".to_owned(), raw, input }, &self.ctx).await
+    }
+
+    /// The text of a success.
+    async fn ok(&self, tool: &dyn Tool, input: Value) -> String {
+        let output = self.call(tool, input).await;
+        let failed = output.is_error;
+        let text = text(output);
+        assert!(!failed, "{text}");
+        text
+    }
+
+    /// The text of a failure.
+    async fn err(&self, tool: &dyn Tool, input: Value) -> String {
+        let output = self.call(tool, input).await;
+        assert!(output.is_error, "{output:?}");
+        text(output)
+    }
+}
+
+fn text(output: ToolOutput) -> String {
+    match output.content {
+        ToolContent::Text(text) => text,
+        ToolContent::Blocks(blocks) => panic!("blocks: {blocks:?}"),
+    }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .expect("list")
+        .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
