@@ -25,3 +25,4 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod transcript;
+pub mod watch;
