@@ -10,6 +10,7 @@ mod idle;
 pub mod limiter;
 pub mod prices;
 pub mod provider;
+pub mod record;
 pub mod registry;
 pub mod retry;
 pub mod script;

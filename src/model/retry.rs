@@ -4,6 +4,9 @@
 //! is waited for, and that the last failure keeps its words and the text that came. Never repeats a
 //! request that was refused for what it is.
 
+#[cfg(test)]
+mod tests;
+
 use super::limiter::Limiter;
 use super::provider::{
     BoxFuture, Delta, DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelRequest, ModelResponse,

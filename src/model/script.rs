@@ -93,8 +93,10 @@ pub enum Place {
 /// What a condition finds.
 #[derive(Debug)]
 pub enum Find {
-    /// A text.
+    /// A text in it.
     Text(String),
+    /// This text and nothing else.
+    Whole(String),
     /// A pattern.
     Pattern(Regex),
 }
@@ -104,6 +106,7 @@ impl Find {
     pub fn is_in(&self, text: &str) -> bool {
         match self {
             Self::Text(part) => text.contains(part.as_str()),
+            Self::Whole(whole) => text == whole,
             Self::Pattern(regex) => regex.is_match(text),
         }
     }

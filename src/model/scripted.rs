@@ -4,7 +4,7 @@
 //! to one agent do not depend on what others do at the same time. See [`super::script`] for the format.
 
 mod cache;
-mod conversation;
+pub(in crate::model) mod conversation;
 pub mod gates;
 #[cfg(test)]
 mod tests;
@@ -135,7 +135,13 @@ impl Scripted {
                     let input = written(input, &turn.view).map_err(wrong)?;
                     answer.call(&id, name, input);
                 }
-                Action::Block(block) => answer.blocks.push(block.clone()),
+                Action::Block(block) => {
+                    if let Some(call) = block.as_tool_use() {
+                        sink.delta(Delta::ToolCall { name: call.name });
+                        answer.ids.insert(call.id);
+                    }
+                    answer.blocks.push(block.clone());
+                }
                 Action::Delay(time) => sleep(*time).await,
                 Action::Gate(name) => {
                     let (directory, deadline) = (&self.script.gates, self.script.gate_deadline);

@@ -36,6 +36,7 @@ struct RuleText {
     contains: Option<String>,
     matches: Option<String>,
     prompt: Option<String>,
+    prompt_is: Option<String>,
     prompt_matches: Option<String>,
     anywhere: Option<String>,
     anywhere_matches: Option<String>,
@@ -139,6 +140,9 @@ impl Reader<'_> {
             .into_iter()
             .filter_map(|(place, text)| Some(Condition { place, find: Find::Text(text?) }))
             .collect();
+        if let Some(text) = rule.prompt_is {
+            conditions.push(Condition { place: Place::Prompt, find: Find::Whole(text) });
+        }
         for (place, pattern) in patterns {
             let Some(pattern) = pattern else { continue };
             let regex = Regex::new(&pattern)

@@ -16,7 +16,7 @@ use std::sync::{LazyLock, OnceLock};
 pub(super) const REPEAT: &str = "__";
 
 /// The texts of one request.
-pub(super) struct View<'a> {
+pub(in crate::model) struct View<'a> {
     request: &'a ModelRequest,
     /// Messages the conversation began with.
     opening: usize,
@@ -42,7 +42,7 @@ fn tail(messages: &[ChatMessage]) -> &[ChatMessage] {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(request: &'a ModelRequest, opening: usize) -> Self {
+    pub(in crate::model) fn new(request: &'a ModelRequest, opening: usize) -> Self {
         Self { request, opening, input: OnceLock::new(), prompt: OnceLock::new(), all: OnceLock::new() }
     }
 
@@ -51,7 +51,8 @@ impl<'a> View<'a> {
         self.input.get_or_init(|| texts(tail(&self.request.messages).iter()))
     }
 
-    fn prompt(&self) -> &str {
+    /// Text and results that the conversation began with, after the last answer in them.
+    pub(in crate::model) fn prompt(&self) -> &str {
         self.prompt.get_or_init(|| {
             let end = self.opening.min(self.request.messages.len());
             texts(tail(&self.request.messages[..end]).iter())
@@ -136,18 +137,18 @@ impl Values for View<'_> {
 
 /// One conversation and what it has used.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(in crate::model) struct Conversation {
     /// Messages it began with.
-    pub(super) opening: usize,
+    pub(in crate::model) opening: usize,
     /// Hash of these messages.
-    pub(super) key: u64,
+    pub(in crate::model) key: u64,
     /// How often each rule has answered.
     pub(super) used: Vec<u32>,
 }
 
 /// All conversations of a script, by who asks.
 #[derive(Debug, Default)]
-pub(super) struct Conversations(HashMap<String, Vec<Conversation>>);
+pub(in crate::model) struct Conversations(HashMap<String, Vec<Conversation>>);
 
 fn key(messages: &[ChatMessage]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -164,7 +165,7 @@ impl Conversations {
     /// The conversation that a request goes on with: the one whose beginning is the beginning of the
     /// request (the longest, when several are); in the first round, and when nothing fits and the agent
     /// is new, a new one; when nothing fits because the history was compacted, the agent's latest.
-    pub(super) fn of(&mut self, request: &ModelRequest, rules: usize) -> &mut Conversation {
+    pub(in crate::model) fn of(&mut self, request: &ModelRequest, rules: usize) -> &mut Conversation {
         let known = self.0.entry(request.tag.agent.clone()).or_default();
         let messages = &request.messages;
         let starts = request.tag.round <= 1;
