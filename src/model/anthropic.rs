@@ -100,14 +100,7 @@ impl Anthropic {
         loop {
             match timeout(self.idle, sending.as_mut()).await {
                 Ok(Ok(response)) => return Ok(response),
-                Ok(Err(error)) if error.is_builder() => {
-                    let what = format!("the model provider's address is no good: {}", http::reason(&error));
-                    return Err(ModelError::new(ModelErrorKind::Refused, what));
-                }
-                Ok(Err(error)) => {
-                    let what = format!("cannot reach the model provider: {}", http::reason(&error));
-                    return Err(ModelError::new(ModelErrorKind::Connection, what));
-                }
+                Ok(Err(error)) => return Err(self.http.failure(&error)),
                 Err(_) => {
                     let now = uploaded.load(Ordering::Relaxed);
                     if now == seen {

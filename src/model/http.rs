@@ -32,7 +32,14 @@ pub enum Proxies {
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     proxies: Proxies,
-    built: Arc<OnceLock<Result<reqwest::Client, String>>>,
+    built: Arc<OnceLock<Result<Built, String>>>,
+}
+
+#[derive(Debug)]
+struct Built {
+    client: reqwest::Client,
+    /// Why there are no root certificates, if there are none.
+    rootless: Option<String>,
 }
 
 impl Default for HttpClient {
@@ -49,13 +56,46 @@ impl HttpClient {
 
     /// The client, built by the first caller. The error is one sentence.
     pub fn get(&self) -> Result<&reqwest::Client, ModelError> {
+        self.built().map(|built| &built.client)
+    }
+
+    fn built(&self) -> Result<&Built, ModelError> {
         self.built.get_or_init(|| build(self.proxies)).as_ref().map_err(|why| {
-            ModelError::new(ModelErrorKind::Connection, format!("cannot set up a connection: {why}"))
+            ModelError::new(ModelErrorKind::Refused, format!("cannot set up a connection: {why}"))
         })
+    }
+
+    /// Why a request got no answer: it was never made, the server's certificate is not trusted (which
+    /// no repetition changes), or there is no connection.
+    pub(super) fn failure(&self, error: &reqwest::Error) -> ModelError {
+        let why = reason(error);
+        if error.is_builder() {
+            let what = format!("the model provider's address is no good: {why}");
+            return ModelError::new(ModelErrorKind::Refused, what);
+        }
+        let what = format!("cannot reach the model provider: {why}");
+        if !distrusted(error) {
+            return ModelError::new(ModelErrorKind::Connection, what);
+        }
+        let rootless = self.built().ok().and_then(|built| built.rootless.as_deref());
+        let hint = rootless.unwrap_or("SSL_CERT_FILE can name a file with the root certificates to trust");
+        ModelError::new(ModelErrorKind::Refused, format!("{what} ({hint})"))
     }
 }
 
-fn build(proxies: Proxies) -> Result<reqwest::Client, String> {
+/// Whether the TLS certificate is at fault. An I/O error hides what it wraps from `source`.
+fn distrusted(error: &(dyn Error + 'static)) -> bool {
+    if let Some(rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
+        return true;
+    }
+    let wrapped = error.downcast_ref::<std::io::Error>().and_then(|io| io.get_ref());
+    match wrapped {
+        Some(inner) => distrusted(inner),
+        None => error.source().is_some_and(distrusted),
+    }
+}
+
+fn build(proxies: Proxies) -> Result<Built, String> {
     // Another part of the process may have chosen a TLS implementation already; that one serves as well.
     drop(rustls::crypto::ring::default_provider().install_default());
     let builder = || {
@@ -69,10 +109,15 @@ fn build(proxies: Proxies) -> Result<reqwest::Client, String> {
             Proxies::Off => builder.no_proxy(),
         }
     };
-    builder().build().or_else(|first| {
-        // A system without root certificates (a bare container) can still reach plain-HTTP servers.
-        builder().tls_certs_only([]).build().map_err(|_| reason(&first))
-    })
+    match builder().build() {
+        Ok(client) => Ok(Built { client, rootless: None }),
+        Err(first) => {
+            // A system without root certificates (a bare container) can still reach plain-HTTP servers.
+            let why = reason(&first);
+            let client = builder().tls_certs_only([]).build().map_err(|_| why.clone())?;
+            Ok(Built { client, rootless: Some(why) })
+        }
+    }
 }
 
 /// An error and its causes in one line, without the address (which may hold credentials).

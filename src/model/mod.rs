@@ -1,10 +1,11 @@
 //! L1: language models. Owns requests as bytes, the wires, retries and prices; knows no agent.
 //!
-//! [`registry`] turns a name into a [`provider::ModelProvider`]; [`anthropic`] speaks a vendor's wire,
+//! [`registry`] finds the model that a name means, [`connect`] a [`provider::ModelProvider`] for it; [`anthropic`] speaks a vendor's wire,
 //! [`scripted`] plays a file, [`retry`] and [`record`] wrap either.
 
 pub mod anthropic;
 mod body;
+pub mod connect;
 pub mod http;
 mod idle;
 pub mod limiter;

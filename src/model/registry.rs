@@ -1,26 +1,21 @@
-//! From a model's name to a connection.
+//! From a model's name to the model that is meant.
 //!
 //! Owns `provider:name`, the aliases and which model is used when nobody names one. Promises that a
 //! name that cannot be used is refused with what could be written instead. The environment is handed
 //! in, never read here.
 
-use super::anthropic::{Anthropic, BASE_URL, Credentials, Secret};
-use super::http::HttpClient;
-use super::limiter::Limiter;
+#[cfg(test)]
+mod tests;
+
+use super::anthropic::{Credentials, Secret};
 use super::prices::anthropic_tiers;
-use super::provider::ModelProvider;
-use super::retry::Retrying;
 use super::script::ScriptError;
-use super::scripted::Scripted;
-use super::scripted::gates::Gates;
-use crate::wire::settings::{ProviderSettings, RetrySettings, Settings};
+use crate::wire::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// Aliases may point at aliases, this deep.
 const ALIAS_DEPTH: usize = 8;
@@ -217,7 +212,8 @@ fn tiered(model: ModelRef) -> ModelRef {
     }
 }
 
-fn set<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+/// A variable that is set to something.
+pub(super) fn set<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
     env.get(name).map(|v| v.trim()).filter(|v| !v.is_empty())
 }
 
@@ -233,146 +229,10 @@ pub fn choose(
     Names::new(&settings.aliases).resolve_first(named.unwrap_or("default"), first)
 }
 
-fn credentials(env: &BTreeMap<String, String>) -> Option<Credentials> {
+/// The vendor's key, or its token.
+pub(super) fn credentials(env: &BTreeMap<String, String>) -> Option<Credentials> {
     let secret = |name| set(env, name).and_then(Secret::new);
     secret("ANTHROPIC_API_KEY")
         .map(Credentials::ApiKey)
         .or_else(|| secret("ANTHROPIC_AUTH_TOKEN").map(Credentials::Bearer))
-}
-
-/// What a connection needs beside its model.
-#[derive(Debug, Clone, Default)]
-pub struct ConnectOptions {
-    /// The environment: keys and addresses.
-    pub env: BTreeMap<String, String>,
-    /// The setting `providers`.
-    pub providers: BTreeMap<String, ProviderSettings>,
-    /// The setting `retry`.
-    pub retry: RetrySettings,
-    /// Shared by all connections of the process.
-    pub limiter: Limiter,
-    /// Shared by all connections of the process.
-    pub http: HttpClient,
-    /// Where this process opens the gates of scripts.
-    pub gates: Gates,
-}
-
-/// A provider for `model`, retries included. Nothing is sent yet. Connections to scripts are players
-/// of their own: agents of one process that play one script should share one.
-pub fn connect(
-    model: &ModelRef,
-    options: &ConnectOptions,
-) -> Result<Arc<dyn ModelProvider>, ModelSetupError> {
-    let inner: Arc<dyn ModelProvider> = match model.provider {
-        Provider::Anthropic => {
-            let credentials =
-                credentials(&options.env).ok_or_else(|| ModelSetupError::NoKey(model.to_string()))?;
-            let own = options.providers.get("anthropic").and_then(|p| p.base_url.as_deref());
-            let base = set(&options.env, "ANTHROPIC_BASE_URL").or(own).unwrap_or(BASE_URL);
-            let idle = Duration::from_millis(options.retry.stream_idle_timeout_ms);
-            Arc::new(Anthropic::new(options.http.clone(), base, credentials, idle))
-        }
-        Provider::Scripted => Arc::new(Scripted::load(&PathBuf::from(&model.name), options.gates.clone())?),
-    };
-    Ok(Arc::new(Retrying::new(inner, options.retry.clone(), options.limiter.clone())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
-    }
-
-    fn model(text: &str) -> ModelRef {
-        text.parse().expect("a model")
-    }
-
-    #[test]
-    fn names_are_read_and_bad_ones_are_explained() {
-        assert_eq!(model("anthropic:us.claude:0").name, "us.claude:0");
-        assert_eq!(model(" scripted:/a b.toml ").to_string(), "scripted:/a b.toml");
-        for (text, want) in [
-            ("nope:x", "`nope:x`: there is no provider `nope` (known: anthropic:NAME, scripted:FILE)"),
-            (
-                "opsu",
-                "`opsu` names no model: write PROVIDER:NAME (anthropic:NAME, scripted:FILE) or an alias (default, fable, fast, haiku, opus, sonnet, strong)",
-            ),
-            (
-                "anthropic:",
-                "`anthropic:` names no model: write PROVIDER:NAME (anthropic:NAME, scripted:FILE) or an alias (default, fable, fast, haiku, opus, sonnet, strong)",
-            ),
-        ] {
-            assert_eq!(text.parse::<ModelRef>().expect_err(text).to_string(), want);
-        }
-    }
-
-    #[test]
-    fn the_first_source_that_names_a_model_wins() {
-        let key = ("ANTHROPIC_API_KEY", "k");
-        let named = |s: &str| Settings { model: Some(s.to_owned()), ..Settings::default() };
-        let none = Settings::default();
-        let ok = |flag: Option<&str>, e: &[(&str, &str)], s: &Settings| {
-            choose(flag, &env(e), s).expect("a model").to_string()
-        };
-        let all = [key, ("FESTOON_MODEL", "anthropic:b")];
-        assert_eq!(ok(Some("anthropic:a"), &all, &named("anthropic:c")), "anthropic:a");
-        assert_eq!(ok(None, &all, &named("anthropic:c")), "anthropic:b");
-        assert_eq!(ok(None, &[key, ("FESTOON_MODEL", " ")], &named("anthropic:c")), "anthropic:c");
-        assert_eq!(ok(None, &[key], &none), "anthropic:claude-sonnet-5-5");
-        assert_eq!(ok(None, &[("ANTHROPIC_AUTH_TOKEN", "k")], &none), "anthropic:claude-sonnet-5-5");
-        assert_eq!(ok(Some("strong"), &[key], &none), "anthropic:claude-opus-5-5");
-        assert_eq!(ok(Some("claude-x"), &[], &none), "anthropic:claude-x");
-        assert_eq!(choose(None, &env(&[("ANTHROPIC_API_KEY", "")]), &none), Err(ModelSetupError::NoModel));
-        assert!(ModelSetupError::NoModel.to_string().contains("festoon demo"));
-    }
-
-    #[test]
-    fn aliases_follow_the_parents_provider() {
-        let names = Names::new(&env(&[
-            ("mine", "fast"),
-            ("a", "b"),
-            ("b", "a"),
-            ("haiku", "anthropic:own-haiku"),
-            ("opus", "opus"),
-        ]));
-        let claude = model("anthropic:claude-opus-5");
-        let script = model("scripted:/s.toml");
-        for (text, parent, want) in [
-            ("inherit", &claude, "anthropic:claude-opus-5"),
-            ("", &claude, "anthropic:claude-opus-5"),
-            ("sonnet", &claude, "anthropic:claude-sonnet-5-5"),
-            ("mine", &claude, "anthropic:claude-haiku-5-5"),
-            ("haiku", &claude, "anthropic:own-haiku"),
-            ("opus", &claude, "anthropic:claude-opus-5-5"),
-            ("anthropic:fast", &script, "anthropic:claude-haiku-5-5"),
-            ("any-gateway/model:7", &claude, "anthropic:any-gateway/model:7"),
-            ("fast", &script, "scripted:/s.toml"),
-            ("claude-opus-5", &script, "scripted:/s.toml"),
-            ("scripted:/t.toml", &claude, "scripted:/t.toml"),
-        ] {
-            assert_eq!(names.resolve(text, parent).expect(text).to_string(), want, "{text}");
-        }
-        assert_eq!(names.resolve("a", &claude), Err(ModelSetupError::AliasLoop("a".to_owned())));
-    }
-
-    #[test]
-    fn a_connection_needs_a_key_and_a_script() {
-        let options = ConnectOptions::default();
-        let error = connect(&model("anthropic:x"), &options).err().expect("no key");
-        assert_eq!(error, ModelSetupError::NoKey("anthropic:x".to_owned()));
-        let error = connect(&model("scripted:/no/such.toml"), &options).err().expect("no file");
-        assert!(error.to_string().starts_with("cannot read the script /no/such.toml: "), "{error}");
-        let options = ConnectOptions { env: env(&[("ANTHROPIC_API_KEY", "sk-hidden")]), ..options };
-        assert_eq!(connect(&model("anthropic:x"), &options).expect("connects").name(), "anthropic");
-    }
-
-    #[test]
-    fn scripts_are_anchored() {
-        let at = |text: &str| model(text).anchored(Path::new("/w")).to_string();
-        assert_eq!(at("scripted:a/b.toml"), "scripted:/w/a/b.toml");
-        assert_eq!(at("scripted:/b.toml"), "scripted:/b.toml");
-        assert_eq!(at("anthropic:x"), "anthropic:x");
-    }
 }

@@ -2,6 +2,7 @@
 //! and stall its stream at any byte, conversations, and a sink that remembers.
 
 mod server;
+pub(super) mod tls;
 
 use super::provider::{Anchor, Delta, DeltaSink, ModelRequest, PromptPrefix, RequestTag};
 use crate::wire::block::{Block, ChatMessage};

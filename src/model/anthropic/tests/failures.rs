@@ -4,7 +4,7 @@ use super::super::{Anthropic, Credentials, Secret};
 use super::responses::{KEY, PATIENCE, block, client, event, stream, text_block};
 use crate::model::http::{HttpClient, Proxies};
 use crate::model::provider::{ModelError, ModelErrorKind, ModelProvider};
-use crate::model::testing::{Answer, Heard, Server, request, user};
+use crate::model::testing::{Answer, Heard, Server, request, tls, user};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -194,4 +194,15 @@ async fn a_stream_that_falls_silent_is_cut() {
         assert_eq!(got.what, "the stream was silent for 0.2 s and was cut");
         assert_eq!(got.partial, partial);
     }
+}
+
+/// Eight attempts would not make it trusted.
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_is_no_passing_failure() {
+    let key = Credentials::ApiKey(Secret::new(KEY).expect("a key"));
+    let client = Anthropic::new(HttpClient::new(Proxies::Off), &tls::untrusted(1), key, PATIENCE);
+    let got =
+        client.respond(&request("a", 1, &[user("hi")]), &Heard::default()).await.expect_err("untrusted");
+    assert_eq!(got.kind, ModelErrorKind::Refused, "{got}");
+    assert!(got.what.contains("certificate"), "{got}");
 }

@@ -1,0 +1,146 @@
+//! From a model to a connection.
+//!
+//! Owns what all connections of a process share: the HTTP client, the brake, the gates of scripts.
+//! Promises one connection for each provider or script, so that agents that play a script share its
+//! state. Nothing is sent before the first request.
+
+use super::anthropic::{Anthropic, BASE_URL};
+use super::http::HttpClient;
+use super::limiter::Limiter;
+use super::provider::ModelProvider;
+use super::registry::{ModelRef, ModelSetupError, Provider, credentials, set};
+use super::retry::Retrying;
+use super::scripted::Scripted;
+use super::scripted::gates::Gates;
+use crate::wire::settings::{ProviderSettings, RetrySettings};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What a connection needs beside its model.
+#[derive(Clone, Default)]
+pub struct ConnectOptions {
+    /// The environment: keys and addresses.
+    pub env: BTreeMap<String, String>,
+    /// The setting `providers`.
+    pub providers: BTreeMap<String, ProviderSettings>,
+    /// The setting `retry`.
+    pub retry: RetrySettings,
+    /// Shared by all connections of the process.
+    pub limiter: Limiter,
+    /// Shared by all connections of the process.
+    pub http: HttpClient,
+    /// Where this process opens the gates of scripts.
+    pub gates: Gates,
+}
+
+impl fmt::Debug for ConnectOptions {
+    /// The environment holds keys and is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectOptions")
+            .field("providers", &self.providers)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A provider for `model`, retries included. Two connections to one script are two players with their
+/// own counts; see [`Connections`].
+pub fn connect(
+    model: &ModelRef,
+    options: &ConnectOptions,
+) -> Result<Arc<dyn ModelProvider>, ModelSetupError> {
+    let inner: Arc<dyn ModelProvider> = match model.provider {
+        Provider::Anthropic => {
+            let credentials =
+                credentials(&options.env).ok_or_else(|| ModelSetupError::NoKey(model.to_string()))?;
+            let own = options.providers.get("anthropic").and_then(|p| p.base_url.as_deref());
+            let base = set(&options.env, "ANTHROPIC_BASE_URL").or(own).unwrap_or(BASE_URL);
+            let idle = Duration::from_millis(options.retry.stream_idle_timeout_ms);
+            Arc::new(Anthropic::new(options.http.clone(), base, credentials, idle))
+        }
+        Provider::Scripted => Arc::new(Scripted::load(Path::new(&model.name), options.gates.clone())?),
+    };
+    Ok(Arc::new(Retrying::new(inner, options.retry.clone(), options.limiter.clone())))
+}
+
+/// The connections of a process, each made when it is first asked for.
+#[derive(Default)]
+pub struct Connections {
+    options: ConnectOptions,
+    open: Mutex<BTreeMap<String, Arc<dyn ModelProvider>>>,
+}
+
+impl Connections {
+    /// Connects nothing yet.
+    pub fn new(options: ConnectOptions) -> Self {
+        Self { options, open: Mutex::default() }
+    }
+
+    /// What its connections share.
+    pub fn options(&self) -> &ConnectOptions {
+        &self.options
+    }
+
+    /// The connection that serves `model`.
+    pub fn get(&self, model: &ModelRef) -> Result<Arc<dyn ModelProvider>, ModelSetupError> {
+        let key = match model.provider {
+            Provider::Anthropic => model.provider.as_str().to_owned(),
+            Provider::Scripted => model.to_string(),
+        };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connection) = open.get(&key) {
+            return Ok(Arc::clone(connection));
+        }
+        let connection = connect(model, &self.options)?;
+        open.insert(key, Arc::clone(&connection));
+        Ok(connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(text: &str) -> ModelRef {
+        text.parse().expect("a model")
+    }
+
+    fn with_key() -> ConnectOptions {
+        let env = [("ANTHROPIC_API_KEY".to_owned(), "sk-hidden".to_owned())].into();
+        ConnectOptions { env, ..ConnectOptions::default() }
+    }
+
+    #[test]
+    fn a_connection_needs_a_key_and_a_script() {
+        let options = ConnectOptions::default();
+        let error = connect(&model("anthropic:x"), &options).err().expect("no key");
+        assert_eq!(error, ModelSetupError::NoKey("anthropic:x".to_owned()));
+        let error = connect(&model("scripted:/no/such.toml"), &options).err().expect("no file");
+        assert!(error.to_string().starts_with("cannot read the script /no/such.toml: "), "{error}");
+        assert_eq!(connect(&model("anthropic:x"), &with_key()).expect("connects").name(), "anthropic");
+    }
+
+    #[test]
+    fn models_of_one_provider_share_a_connection() {
+        let connections = Connections::new(with_key());
+        let get = |text: &str| connections.get(&model(text)).expect("connects");
+        assert!(Arc::ptr_eq(&get("anthropic:a"), &get("anthropic:b")));
+        let directory = tempfile::tempdir().expect("a directory");
+        let script = |name: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, "").expect("writes");
+            format!("scripted:{}", path.display())
+        };
+        let (a, b) = (script("a.toml"), script("b.toml"));
+        assert!(Arc::ptr_eq(&get(&a), &get(&a)));
+        assert!(!Arc::ptr_eq(&get(&a), &get(&b)));
+    }
+
+    #[test]
+    fn keys_are_not_in_what_can_be_printed() {
+        assert!(!format!("{:?}", with_key()).contains("sk-hidden"));
+    }
+}
