@@ -8,7 +8,7 @@ use crate::team::executor::{
     BoxFuture, ExitKind, ExitReport, Grace, HandleRecord, Launch, Liveness, RunnerControl, RunnerExit,
     SpawnError, TeammateExecutor, TeammateHandle, TeammateRunner,
 };
-use crate::wire::run::ProcessId;
+use crate::wire::run::RunRecord;
 use crate::wire::team::{BackendType, Member};
 use std::any::Any;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl TeammateExecutor for InProcessExecutor {
     fn adopt<'a>(
         &'a self,
         _member: &'a Member,
-        _process: Option<&'a ProcessId>,
+        _run: Option<&'a RunRecord>,
     ) -> BoxFuture<'a, Option<Box<dyn TeammateHandle>>> {
         Box::pin(std::future::ready(None))
     }

@@ -4,7 +4,7 @@
 //! text to or from one, and never touches a pane or process it cannot prove it made.
 
 use crate::wire::ids::{AgentId, RunId};
-use crate::wire::run::ProcessId;
+use crate::wire::run::{ProcessId, RunRecord};
 use crate::wire::team::{BackendType, Member};
 use crate::wire::worker::WorkerSpec;
 use std::future::Future;
@@ -108,11 +108,12 @@ pub trait TeammateExecutor: Send + Sync {
     fn backend(&self) -> BackendType;
     /// Starts one and waits until it is ready; on failure nothing of it is left.
     fn spawn(&self, launch: Launch) -> BoxFuture<'_, Result<Box<dyn TeammateHandle>, SpawnError>>;
-    /// Finds a teammate of an earlier leader again; `None` when it is provably gone.
+    /// Finds a teammate of an earlier leader again, from its row and the record it wrote of itself;
+    /// `None` when it is provably gone. Without a record it never was ready, and counts as gone.
     fn adopt<'a>(
         &'a self,
         member: &'a Member,
-        process: Option<&'a ProcessId>,
+        run: Option<&'a RunRecord>,
     ) -> BoxFuture<'a, Option<Box<dyn TeammateHandle>>>;
 }
 
