@@ -1,5 +1,7 @@
 //! Commands and their guard, with real processes below the real binary.
 
+#[cfg(test)]
+mod bash;
 mod command;
 mod ending;
 #[cfg(test)]
