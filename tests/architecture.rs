@@ -57,6 +57,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("grep_regex", &["tools/"]),
     ("grep_searcher", &["tools/"]),
     ("jsonschema", &["tools/", "agent/"]),
+    ("memchr", &["tools/"]),
+    ("strsim", &["tools/"]),
     ("tmux_interface", &["exec/tmux"]),
     ("brush_parser", &["policy/shell"]),
     ("stacker", &["policy/shell"]),

@@ -103,7 +103,9 @@ async fn ten_megabytes_are_kept_whole_and_shown_short() {
     assert!(text.contains(&format!("the whole is in {}", file.display())), "{text}");
     let whole = std::fs::read(file).expect("kept");
     assert_eq!(whole.len(), 10 * 1024 * 1024 + 4);
-    assert!(whole.chunks(8).take(1024 * 1024 + 1).skip(1).all(|line| line == b"0123456\n" || line == b"end\n"));
+    assert!(
+        whole.chunks(8).take(1024 * 1024 + 1).skip(1).all(|line| line == b"0123456\n" || line == b"end\n")
+    );
 }
 
 #[tokio::test]
@@ -122,7 +124,7 @@ async fn a_timeout_ends_everything_and_keeps_what_was_written() {
 #[tokio::test]
 async fn a_cancelled_command_is_gone_before_the_result_is_there() {
     let agent = Agent::new();
-    let command = format!("echo before; {STUBBORN}");
+    let command = format!("echo before; {STUBBORN}\nsleep 600");
     let cancel = async {
         until("the child is up", LONG, || agent.path("ready").exists()).await;
         assert!(!agent.alive().is_empty());
@@ -136,8 +138,9 @@ async fn a_cancelled_command_is_gone_before_the_result_is_there() {
 #[tokio::test]
 async fn dropping_a_call_ends_its_command() {
     let agent = Agent::new();
+    let command = format!("{STUBBORN}\nsleep 600");
     tokio::select! {
-        result = agent.sh(STUBBORN) => panic!("{result:?}"),
+        result = agent.sh(&command) => panic!("{result:?}"),
         () = until("the child is up", LONG, || agent.path("ready").exists()) => {}
     }
     until("all are gone", Duration::from_secs(5), || agent.alive().is_empty()).await;

@@ -68,8 +68,6 @@ async fn the_environment_is_exactly_the_given_one_and_the_guard_has_none() {
         spec
     };
     let mut running = command::start(spec).await.expect("starts");
-    let guard = std::fs::read(format!("/proc/{}/environ", running.guard_pid())).expect("environ");
-    assert_eq!(String::from_utf8_lossy(&guard), "");
     let (output, ..) = finish(&mut running).await;
     let mut lines: Vec<String> = String::from_utf8_lossy(&output).lines().map(str::to_owned).collect();
     lines.sort();
@@ -77,6 +75,11 @@ async fn the_environment_is_exactly_the_given_one_and_the_guard_has_none() {
         environment(&mark).iter().map(|(name, value)| format!("{name}={value}")).collect();
     expected.sort();
     assert_eq!(lines, expected);
+
+    let mut running = start("sleep 600", temp.path(), &mark).await;
+    let guard = std::fs::read(format!("/proc/{}/environ", running.guard_pid())).expect("environ");
+    assert_eq!(String::from_utf8_lossy(&guard), "");
+    running.kill().await;
 }
 
 #[tokio::test]
