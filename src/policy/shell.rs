@@ -5,9 +5,9 @@
 //! denies may still use what was found. Never runs or expands anything.
 
 use brush_parser::ast::{
-    AndOr, Assignment, AssignmentValue, Command, CommandPrefixOrSuffixItem as Item, CompoundCommand,
-    CompoundList, ElseClause, ExtendedTestExpr, IoFileRedirectKind, IoFileRedirectTarget, IoRedirect,
-    Pipeline, SimpleCommand, UnaryPredicate,
+    AndOr, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem as Item,
+    CompoundCommand, CompoundList, ElseClause, ExtendedTestExpr, IoFileRedirectKind, IoFileRedirectTarget,
+    IoRedirect, Pipeline, SimpleCommand, UnaryPredicate,
 };
 use brush_parser::word::{self, ParameterExpr, ParameterTransformOp, WordPiece, WordPieceWithSource};
 use brush_parser::{ParserOptions, tokenize_str_with_options};
@@ -20,6 +20,12 @@ const STACK: usize = 64 * 1024 * 1024;
 const MAX_LEN: usize = 64 * 1024;
 /// Deeper nesting of substitutions and compounds is not followed.
 const MAX_DEPTH: usize = 24;
+
+/// As the name of a command these mean that shell and parser read it differently.
+const RESERVED: &[&str] = &[
+    "!", "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in",
+    "select", "then", "time", "until", "while", "{", "}",
+];
 
 /// One word of a simple command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +104,13 @@ impl Reader {
         }
         if text.chars().any(|c| (c.is_control() && c != '\n' && c != '\t') || c == '\u{feff}') {
             return self.doubt("it holds control characters");
+        }
+        if text.contains("<<") && (text.contains("((") || text.contains("<(") || text.contains(">(")) {
+            // The tokenizer loses here-documents in some of these.
+            self.doubt("its here-document is not understood");
+        }
+        if text.contains("$'") && text.contains("\\\n") {
+            self.doubt("a word is not understood"); // a line break that a shell would keep
         }
         self.depth += 1;
         let parsed = tokenize_str_with_options(text, &self.options.tokenizer_options())
@@ -211,8 +224,11 @@ impl Reader {
         }
         if let Some(name) = &simple.word_or_name {
             let name = self.word(&name.value);
-            if !name.literal || name.glob {
+            if !name.literal || name.glob || (name.text.contains('[') && name.text != "[") {
                 self.doubt("the name of a command is only known when it runs");
+            }
+            if RESERVED.contains(&name.text.as_str()) {
+                self.doubt("a reserved word stands where a command should");
             }
             found.words.push(name);
         }
@@ -247,6 +263,9 @@ impl Reader {
     }
 
     fn assignment(&mut self, assignment: &Assignment) {
+        if matches!(assignment.name, AssignmentName::ArrayElementName(..)) {
+            self.doubt("it sets an array"); // evaluates the subscript
+        }
         match &assignment.value {
             AssignmentValue::Scalar(_) => {} // a part of the word that is read as a whole
             AssignmentValue::Array(values) => {
@@ -287,6 +306,12 @@ impl Reader {
             (IoFileRedirectTarget::Duplicate(word), _)
             | (IoFileRedirectTarget::Filename(word), DuplicateInput)
                 if is_descriptor(&word.value) => {}
+            (
+                IoFileRedirectTarget::Filename(word) | IoFileRedirectTarget::Duplicate(word),
+                DuplicateInput | DuplicateOutput,
+            ) if word.value.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+                self.doubt("a redirection is not understood"); // a shell ends `>&-` before the next letter
+            }
             (IoFileRedirectTarget::Filename(word), Read) => {
                 let word = self.word(&word.value);
                 self.script.reads.push(word);

@@ -122,6 +122,11 @@ fn doubts() {
         ("for PATH in x; do a; done", &["a", "?it sets the variable PATH"]),
         ("echo ${x@P}", &["echo|~${x@P}", "?an expansion runs what it holds"]),
         ("echo ${x:=1}", &["echo|~${x:=1}", "?an expansion sets a variable"]),
+        ("a <((b <<E\n$(c)\nE\n))", &["b", "E", "a|~<(…)", "?its here-document is not understood"]),
+        ("! time a", &["time|a", "?a reserved word stands where a command should"]),
+        ("a[ b ]=c d", &["a[|b|]=c|d", "?the name of a command is only known when it runs"]),
+        ("a >&-b", &["a", "?a redirection is not understood"]),
+        ("$'\\\n' a", &["|a", "?a word is not understood"]),
         ("echo 'a", &["?its syntax is not understood"]),
         ("a (", &["?its syntax is not understood"]),
         ("a\rb", &["?it holds control characters"]),
@@ -203,4 +208,107 @@ fn deep_nesting_is_survived() {
         }
     }
     assert_eq!(parse(&"$(".repeat(1_000)).doubts, ["it is too long or nested too deeply"]);
+}
+
+/// Names of the commands that bash runs for `text`, none of which exists.
+fn bash_runs(text: &str) -> Vec<String> {
+    let dir = tempfile::tempdir().expect("directory");
+    let log = dir.path().join(".log");
+    std::fs::write(&log, "").expect("log");
+    std::process::Command::new("/usr/bin/timeout")
+        .args(["-s", "KILL", "2", "/bin/bash", "--norc", "-c", text])
+        .envs([("LOG", log.as_os_str()), ("PATH", "/nonexistent".as_ref())])
+        .env("BASH_FUNC_command_not_found_handle%%", "() { printf '%s\\0' \"$1\" >> \"$LOG\"; return 127; }")
+        .current_dir(dir.path())
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .expect("timeout and bash");
+    let names = std::fs::read_to_string(&log).expect("log");
+    names.split_terminator('\0').map(str::to_owned).collect()
+}
+
+/// Pieces of shell syntax in any order, so that most texts are strange and many are wrong.
+fn strange() -> impl Strategy<Value = String> {
+    let pieces = [
+        "a",
+        "b ",
+        " c",
+        " ",
+        ";",
+        "\n",
+        "&&",
+        "|",
+        "&",
+        "$(",
+        ")",
+        "(",
+        "`",
+        "\"",
+        "'",
+        "\\",
+        "<",
+        ">",
+        "<<E\n",
+        "\nE\n",
+        "$",
+        "${x:-",
+        "}",
+        "{ ",
+        "; }",
+        "if ",
+        "; then ",
+        "; fi",
+        " in ",
+        "case x in ",
+        ";;",
+        " esac",
+        "for x in ",
+        "; do ",
+        "; done",
+        "#",
+        "!",
+        "=",
+        "x=",
+        "$'",
+        "[[ ",
+        " ]]",
+        "<(",
+        "2>&1",
+        ">/dev/null",
+        "\t",
+        "$((",
+        "))",
+        "\\\n",
+        "*",
+        "~",
+        "-c",
+        "()",
+        "function ",
+        "coproc ",
+        "time ",
+        "<<<",
+        "&>",
+        ">&",
+        "|&",
+        "[",
+        "]",
+        "{a,b}",
+        "select x in ",
+    ];
+    proptest::collection::vec(proptest::sample::select(pieces.to_vec()), 1..9)
+        .prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    #[ignore = "starts bash for each case; run it with PROPTEST_CASES=40000 after an update of the parser"]
+    fn bash_runs_nothing_that_was_not_found(text in strange()) {
+        let script = parse(&text);
+        let found: Vec<&str> =
+            script.commands.iter().filter_map(|command| command.words.first()).map(|name| name.text.as_str()).collect();
+        let ran = if script.doubts.is_empty() { bash_runs(&text) } else { Vec::new() };
+        prop_assert!(ran.iter().all(|name| found.contains(&name.as_str())), "bash ran {ran:?}, found {found:?}");
+    }
 }
