@@ -70,7 +70,8 @@ impl CommandSpec {
         }
     }
 
-    fn program(&self) -> String {
+    /// The name of its program, for messages.
+    pub fn program(&self) -> String {
         self.argv.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
     }
 }

@@ -1,10 +1,11 @@
 //! L1: processes and files as the operating system sees them.
 //!
 //! Owns the identity and the signalling of processes ([`process`]), the guard below which every
-//! child process runs ([`guard`], [`command`]), race-free opening and replacing of files ([`file`])
+//! child process runs ([`guard`], [`command`], [`capture`]), race-free opening and replacing of files ([`file`])
 //! and the little that is read from a git directory ([`git`]). Never decides whether something may
 //! be done, and knows no agent.
 
+pub mod capture;
 pub mod command;
 pub mod error;
 pub mod file;

@@ -13,6 +13,7 @@ pub mod file_cache;
 pub mod glob;
 pub mod grep;
 mod image;
+mod page;
 mod path;
 mod pattern;
 pub mod read;

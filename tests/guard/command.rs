@@ -1,9 +1,12 @@
 //! Starting commands and what comes back from them.
 
 use crate::support::*;
+use festoon::os::capture::{Captured, capture};
 use festoon::os::command::{self, CommandEvent, CommandSpec, Exit, StandardError};
+use festoon::os::error::OsError;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 #[tokio::test]
 async fn output_is_merged_in_order_and_complete_before_the_exit() {
@@ -114,4 +117,26 @@ async fn a_command_has_no_terminal_no_input_and_a_group_of_its_own() {
     let (output, ..) = finish(&mut running).await;
     let expected = format!("read=1\nno tty\n{pid} {pid} {guard}\n");
     assert_eq!(String::from_utf8_lossy(&output), expected);
+}
+
+#[tokio::test]
+async fn a_hook_is_captured_within_its_bounds() {
+    let temp = tempfile::tempdir().expect("temp");
+    let mark = mark();
+    let mut spec = shell("cat; echo why >&2; exit 2", temp.path(), &mark);
+    spec.stdin = b"{}".to_vec();
+    let captured = capture(spec, LONG, 1_000).await.expect("runs");
+    let expected =
+        Captured { exit: Exit::Code(2), stdout: b"{}".to_vec(), stderr: b"why\n".to_vec(), is_cut: false };
+    assert_eq!(captured, expected);
+
+    let spec = shell("head -c 1000000 /dev/zero; echo done >&2", temp.path(), &mark);
+    let captured = capture(spec, LONG, 1_000).await.expect("runs");
+    assert_eq!((captured.stdout.len(), captured.is_cut, captured.exit), (1_000, true, Exit::Code(0)));
+    assert_eq!(captured.stderr, b"done\n");
+
+    let spec = shell("sleep 600 & sleep 600", temp.path(), &mark);
+    let error = capture(spec, Duration::from_millis(200), 10).await.expect_err("takes too long");
+    assert!(matches!(error, OsError::TimedOut { .. }), "{error}");
+    until("all are gone", Duration::from_secs(5), || marked(&mark).is_empty()).await;
 }
