@@ -15,6 +15,10 @@ pub mod policy;
 
 pub mod tools;
 
+pub mod agent;
+
 pub mod team;
 
 pub mod exec;
+
+pub mod cli;

@@ -1,6 +1,6 @@
 //! The binary: a guard when asked to be one, else the command line.
 
-use festoon::os::guard;
+use festoon::{cli, os::guard};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -8,5 +8,5 @@ fn main() -> ExitCode {
     if guard::is_guard(std::env::args_os()) {
         return guard::main();
     }
-    ExitCode::SUCCESS
+    cli::run()
 }

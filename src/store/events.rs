@@ -33,3 +33,19 @@ pub fn read(team: &TeamPaths) -> Result<impl Iterator<Item = Event> + use<>, Sto
         .map_while(Result::ok)
         .filter_map(|line| serde_json::from_slice(&line.bytes).ok()))
 }
+
+/// The events from byte `offset` on, and where to go on: after the last line that is complete. Costs
+/// what is new, however long the log is.
+pub fn read_from(team: &TeamPaths, offset: u64) -> Result<(Vec<Event>, u64), StoreError> {
+    let path = team.events();
+    let Some(file) = own::open(&path, Open::Read)? else { return Ok((Vec::new(), offset)) };
+    let length = file.metadata().map_err(|e| StoreError::io("look at", &path, e))?.len();
+    if length <= offset {
+        return Ok((Vec::new(), offset));
+    }
+    let bytes = jsonl::read_range(&file, &path, offset, length)?;
+    let complete = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+    let events =
+        bytes[..complete].split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+    Ok((events.collect(), offset + complete as u64))
+}

@@ -189,7 +189,7 @@ fn mac(key: &[u8], bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-fn worker_key(dir: &Path, worker: &AgentName) -> PathBuf {
+pub(super) fn worker_key(dir: &Path, worker: &AgentName) -> PathBuf {
     dir.join(format!("agent.{worker}.key"))
 }
 

@@ -99,6 +99,7 @@ pub(super) fn run_record(agent: &str, run: &str, state: AgentState) -> RunRecord
         cost: Money::default(),
         delivered_seq: 0,
         turns: 0,
+        unanswered_shutdown: None,
         version: "1".to_owned(),
     }
 }

@@ -1,5 +1,19 @@
 //! L4: many agents: mail, rosters, teammates' lives, asks that bubble, shutdown.
 
+pub mod answer;
+pub mod bubble;
+pub mod context;
 pub mod executor;
+pub mod lead;
 pub mod lifecycle;
+pub mod mailbox;
+pub mod pump;
+pub mod rate;
 pub mod registry;
+pub mod reporter;
+pub mod session;
+pub mod spawn;
+pub mod supervisor;
+pub mod teammate;
+pub mod verbs;
+pub mod wake;

@@ -27,5 +27,20 @@ pub mod tool;
 mod work;
 pub mod write;
 
+use std::sync::Arc;
+use tool::Tool;
+
+/// The tools that act on the world, in the order in which they are declared.
+pub fn all() -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(read::Read),
+        Arc::new(write::Write),
+        Arc::new(edit::Edit),
+        Arc::new(glob::Glob),
+        Arc::new(grep::Grep),
+        Arc::new(bash::Bash),
+    ]
+}
+
 #[cfg(test)]
 mod tests;

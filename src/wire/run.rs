@@ -101,11 +101,43 @@ pub struct RunRecord {
     /// Turns begun; with `deliveredSeq` it tells two looks at the same state apart.
     #[serde(default)]
     pub turns: u64,
+    /// A shutdown request whose turn ended without an answer: the leader's ladder goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered_shutdown: Option<String>,
     /// The program's version.
     pub version: String,
 }
 
 impl RunRecord {
+    /// The first record of a run.
+    pub fn starting(
+        agent: &AgentId,
+        incarnation: u32,
+        run: &RunId,
+        process: ProcessId,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            agent_id: agent.clone(),
+            incarnation,
+            run_id: run.clone(),
+            state: AgentState::Starting,
+            since: now,
+            pid: process.pid,
+            start_time: process.start_time,
+            boot_id: process.boot_id,
+            host: process.host,
+            heartbeat: None,
+            current_tool: None,
+            usage: Usage::default(),
+            cost: Money::default(),
+            delivered_seq: 0,
+            turns: 0,
+            unanswered_shutdown: None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
     /// The process it runs in.
     pub fn process(&self) -> ProcessId {
         ProcessId {

@@ -1,0 +1,228 @@
+//! From a plan to an agent: tools chosen, prefix frozen, transcript opened, history restored.
+//!
+//! All tiers are built here; they differ only in their plan.
+
+use super::context::AgentContext;
+use super::definitions::GENERAL_PURPOSE;
+use super::limits::Slot;
+use super::permissions::Permissions;
+use super::ports::{Mailbox, PermissionBroker};
+use super::restore::{self, Restored};
+use super::runtime::{Model, Runtime};
+use super::transcript::{NewLine, RUN_STARTED, Transcript};
+use super::turn::Agent;
+use crate::model::provider::ToolDeclaration;
+use crate::os::git;
+use crate::store::error::StoreError;
+use crate::tools::file_cache::FileCache;
+use crate::tools::set::ToolSet;
+use crate::tools::shells::Shells;
+use crate::wire::definition::{AgentDefinition, ToolChoice};
+use crate::wire::ids::RunId;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// What an agent is to be.
+pub struct AgentPlan {
+    /// Who it is.
+    pub context: AgentContext,
+    /// What kind.
+    pub definition: AgentDefinition,
+    /// Which model.
+    pub model: Model,
+    /// What it may do.
+    pub permissions: Permissions,
+    /// The tools its parent has; `None` for all there are.
+    pub parent_tools: Option<Vec<String>>,
+    /// Tools it has whatever its definition says.
+    pub always_tools: Vec<String>,
+    /// Its mail; `None` for agents without an inbox.
+    pub mailbox: Option<Arc<dyn Mailbox>>,
+    /// Who answers its asks.
+    pub broker: Arc<dyn PermissionBroker>,
+    /// Its transcript.
+    pub transcript: PathBuf,
+    /// Where long outputs go.
+    pub output_dir: PathBuf,
+    /// This run of it.
+    pub run_id: RunId,
+    /// Added to the definition's system prompt.
+    pub prompt_addendum: Option<String>,
+    /// Its place among the running agents, to lend to children.
+    pub slot: Option<Arc<Slot>>,
+    /// Rounds a turn may take; `None` is no limit.
+    pub max_rounds: Option<u32>,
+}
+
+/// The part of an agent that its tools and its observers share.
+pub struct AgentCore {
+    /// Who it is.
+    pub context: Arc<AgentContext>,
+    /// What kind.
+    pub definition: AgentDefinition,
+    /// Its model.
+    pub model: Model,
+    /// What it may do.
+    pub permissions: Permissions,
+    /// Who answers its asks.
+    pub broker: Arc<dyn PermissionBroker>,
+    /// What it has read.
+    pub files: Arc<FileCache>,
+    /// What its commands have left running.
+    pub shells: Arc<Shells>,
+    /// Where long outputs go.
+    pub output_dir: PathBuf,
+    /// Its place among the running agents.
+    pub slot: Option<Arc<Slot>>,
+    /// All that agents of this process share.
+    pub runtime: Arc<Runtime>,
+    tool_names: OnceLock<Vec<String>>,
+}
+
+impl std::fmt::Debug for AgentCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AgentCore({})", self.context.id)
+    }
+}
+
+impl AgentCore {
+    /// The names of its tools: what a child may have.
+    pub fn tool_names(&self) -> &[String] {
+        self.tool_names.get().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Why an agent could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A file could not be written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The definition leaves no tool.
+    #[error("the definition {definition:?} resolves to no tool: {} not known here", names.join(", "))]
+    NoTools {
+        /// The definition.
+        definition: String,
+        /// What it names in vain.
+        names: Vec<String>,
+    },
+}
+
+/// A built agent and what its user should know.
+pub struct Built {
+    /// The agent.
+    pub agent: Agent,
+    /// Tools its definition takes away or names in vain, bad lines in its transcript.
+    pub notices: Vec<String>,
+    /// True when its transcript ends with something unanswered.
+    pub unanswered: bool,
+    /// True when it goes on from an earlier run.
+    pub restored: bool,
+}
+
+/// Builds an agent.
+pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, BuildError> {
+    let context = Arc::new(plan.context);
+    let core = Arc::new(AgentCore {
+        context: Arc::clone(&context),
+        definition: plan.definition,
+        model: plan.model,
+        permissions: plan.permissions,
+        broker: plan.broker,
+        files: Arc::new(FileCache::default()),
+        shells: Arc::new(Shells::default()),
+        output_dir: plan.output_dir,
+        slot: plan.slot,
+        runtime: Arc::clone(runtime),
+        tool_names: OnceLock::new(),
+    });
+    let mut notices = Vec::new();
+    let tools = choose_tools(
+        &core,
+        plan.mailbox.as_ref(),
+        plan.parent_tools.as_deref(),
+        &plan.always_tools,
+        &mut notices,
+    )?;
+    let declarations: Vec<ToolDeclaration> = tools
+        .iter()
+        .map(|tool| {
+            let spec = tool.spec();
+            ToolDeclaration {
+                name: spec.name.clone(),
+                description: spec.description.clone(),
+                schema: Arc::clone(&spec.schema),
+            }
+        })
+        .collect();
+    let mut system = core.definition.system_prompt.trim().to_owned();
+    if let Some(addendum) = &plan.prompt_addendum {
+        system.push_str("\n\n");
+        system.push_str(addendum.trim());
+    }
+    let prefix = Arc::new(core.model.provider.freeze(&core.model.name, &system, &declarations));
+
+    let path = plan.transcript.clone();
+    let restored = runtime.disk.run(&plan.transcript, move || restore::load(&path)).await?;
+    let Restored { history, last_line, delivered, notices: bad, unanswered, .. } = restored;
+    notices.extend(bad);
+    let was_there = last_line.is_some();
+    let branch = git::branch(&context.cwd).unwrap_or_default();
+    let transcript = Transcript::open(
+        runtime.disk.clone(),
+        plan.transcript,
+        Arc::clone(&context),
+        branch.clone(),
+        last_line,
+    )
+    .await?;
+    let started = NewLine::system(RUN_STARTED, if was_there { "resumed" } else { "started" })
+        .with_data(&serde_json::json!({ "runId": plan.run_id, "model": core.model.full, "agentType": core.definition.name }));
+    transcript.append(vec![started]).await?;
+    let agent = Agent::new(
+        core,
+        prefix,
+        tools,
+        transcript,
+        plan.mailbox,
+        history,
+        delivered,
+        branch,
+        plan.max_rounds,
+    );
+    Ok(Built { agent, notices, unanswered, restored: was_there })
+}
+
+fn choose_tools(
+    core: &Arc<AgentCore>,
+    mailbox: Option<&Arc<dyn Mailbox>>,
+    parent: Option<&[String]>,
+    always: &[String],
+    notices: &mut Vec<String>,
+) -> Result<ToolSet, BuildError> {
+    let all = core.runtime.toolkit.tools(core, mailbox);
+    let offered: Vec<_> =
+        all.into_iter().filter(|t| parent.is_none_or(|names| names.contains(&t.spec().name))).collect();
+    let definition = &core.definition;
+    let choice = with_always(&definition.tools, always);
+    let chosen = ToolSet::new(offered).select(&choice, &definition.disallowed_tools);
+    let (tools, removed) =
+        chosen.map_err(|names| BuildError::NoTools { definition: definition.name.clone(), names })?;
+    if !removed.is_empty() && definition.name != GENERAL_PURPOSE && definition.tools != ToolChoice::All {
+        notices.push(format!("{} runs without {}", core.context.label(), removed.join(", ")));
+    }
+    // Set once, here; a second set cannot happen since the core is new.
+    let _ = core.tool_names.set(tools.iter().map(|t| t.spec().name.clone()).collect());
+    Ok(tools)
+}
+
+/// A list of tools with those added that the tier always has.
+fn with_always(choice: &ToolChoice, always: &[String]) -> ToolChoice {
+    match choice {
+        ToolChoice::List(names) if !names.iter().all(|n| n.starts_with('!')) => {
+            let missing = always.iter().filter(|n| !names.contains(n));
+            ToolChoice::List(names.iter().chain(missing).cloned().collect())
+        }
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,69 @@
+//! Who an agent is. Handed on explicitly as an `Arc`; never looked up from a global.
+
+use crate::wire::ids::{AgentId, AgentName, SessionId, TeamName};
+use std::future::Future;
+use std::path::PathBuf;
+use tokio::task::JoinHandle;
+use tracing::Instrument;
+
+/// How an agent stands to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// The one the user talks to.
+    Main,
+    /// A named member of a team.
+    Teammate,
+    /// Started by a tool call, answers with its result.
+    Subagent,
+}
+
+/// The identity of one agent.
+#[derive(Debug, Clone)]
+pub struct AgentContext {
+    /// Its id.
+    pub id: AgentId,
+    /// Its name in the team; `None` for subagents.
+    pub name: Option<AgentName>,
+    /// The definition it runs.
+    pub agent_type: String,
+    /// How it stands to the others.
+    pub tier: Tier,
+    /// The team it belongs to or works below.
+    pub team: TeamName,
+    /// The named agent it is or works below: whose inbox takes answers meant for it.
+    pub root: AgentName,
+    /// That agent's incarnation.
+    pub incarnation: u32,
+    /// For display.
+    pub color: Option<String>,
+    /// 0 is the main agent.
+    pub depth: u32,
+    /// `main`, `agent:builtin:<type>` or `agent:custom:<name>` (contract §13).
+    pub query_source: String,
+    /// The main session.
+    pub session: SessionId,
+    /// The directory that session belongs to.
+    pub session_cwd: PathBuf,
+    /// The call that started it.
+    pub parent_tool_use_id: Option<String>,
+    /// Its directory.
+    pub cwd: PathBuf,
+}
+
+impl AgentContext {
+    /// What people call it: its name, else its type.
+    pub fn label(&self) -> &str {
+        self.name.as_ref().map_or(self.agent_type.as_str(), AgentName::as_str)
+    }
+}
+
+/// Starts a task that belongs to an agent: its log lines carry the agent's id. The only place that
+/// may call `tokio::spawn`, since what a task inherits from its maker is nothing.
+#[expect(clippy::disallowed_methods, reason = "this is the one helper the ban points to")]
+pub fn spawn_in<F>(context: &AgentContext, task: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    tokio::spawn(task.instrument(tracing::info_span!("agent", id = %context.id)))
+}

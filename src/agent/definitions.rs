@@ -1,0 +1,105 @@
+//! The kinds of agents that can be started. Built in: `general-purpose` and `Explore`.
+
+use crate::wire::definition::{AgentDefinition, ToolChoice};
+
+/// What the main agent runs.
+pub const MAIN: &str = "main";
+/// What a missing `subagent_type` means.
+pub const GENERAL_PURPOSE: &str = "general-purpose";
+/// The read-only searcher.
+pub const EXPLORE: &str = "Explore";
+
+/// All definitions, built in ones last.
+#[derive(Debug, Clone)]
+pub struct Definitions {
+    all: Vec<AgentDefinition>,
+}
+
+impl Definitions {
+    /// What is built in, after `more` (roles of a blueprint), which win by name.
+    pub fn new(more: Vec<AgentDefinition>) -> Self {
+        let mut all = more;
+        for definition in built_in() {
+            if !all.iter().any(|d| d.name == definition.name) {
+                all.push(definition);
+            }
+        }
+        Self { all }
+    }
+
+    /// The definition with this name.
+    pub fn get(&self, name: &str) -> Option<&AgentDefinition> {
+        self.all.iter().find(|d| d.name == name)
+    }
+
+    /// All names, in order.
+    pub fn names(&self) -> Vec<&str> {
+        self.all.iter().map(|d| d.name.as_str()).collect()
+    }
+
+    /// All definitions, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &AgentDefinition> {
+        self.all.iter()
+    }
+
+    /// True when `name` is one that ships with the program.
+    pub fn is_built_in(&self, name: &str) -> bool {
+        built_in().iter().any(|d| Some(d) == self.get(name))
+    }
+}
+
+/// The definition of the main agent.
+pub fn main_agent() -> AgentDefinition {
+    AgentDefinition {
+        name: MAIN.to_owned(),
+        description: "The agent the user talks to.".to_owned(),
+        tools: ToolChoice::All,
+        disallowed_tools: Vec::new(),
+        model: None,
+        permission_mode: None,
+        max_turns: None,
+        one_shot: false,
+        omit_instructions: false,
+        system_prompt: include_str!("prompts/main.md").to_owned(),
+    }
+}
+
+fn built_in() -> Vec<AgentDefinition> {
+    let general = AgentDefinition {
+        name: GENERAL_PURPOSE.to_owned(),
+        description:
+            "Works on any task of several steps: searching, reading, changing files, running commands."
+                .to_owned(),
+        system_prompt: include_str!("prompts/general-purpose.md").to_owned(),
+        ..main_agent()
+    };
+    let explore = AgentDefinition {
+        name: EXPLORE.to_owned(),
+        description: "Searches and reads quickly, changes nothing. Say what to find and how thorough to be."
+            .to_owned(),
+        disallowed_tools: ["Agent", "Edit", "Write", "NotebookEdit", "ExitPlanMode"]
+            .map(str::to_owned)
+            .to_vec(),
+        model: Some("fast".to_owned()),
+        permission_mode: Some(crate::wire::permission::PermissionMode::Plan),
+        one_shot: true,
+        omit_instructions: true,
+        system_prompt: include_str!("prompts/explore.md").to_owned(),
+        ..main_agent()
+    };
+    vec![general, explore]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_kinds_are_there_and_can_be_replaced_by_name() {
+        let own = AgentDefinition { description: "mine".into(), name: EXPLORE.into(), ..main_agent() };
+        let definitions = Definitions::new(vec![own]);
+        assert_eq!(definitions.names(), [EXPLORE, GENERAL_PURPOSE]);
+        assert_eq!(definitions.get(EXPLORE).map(|d| d.description.as_str()), Some("mine"));
+        assert!(!definitions.is_built_in(EXPLORE) && definitions.is_built_in(GENERAL_PURPOSE));
+    }
+}

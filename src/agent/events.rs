@@ -1,0 +1,118 @@
+//! What an agent does, as it happens: for screens, streams and run records. Nothing depends on it.
+
+use super::context::AgentContext;
+use crate::model::provider::Delta;
+use crate::wire::block::ChatMessage;
+use crate::wire::ids::LineId;
+use crate::wire::mail::Claimed;
+use crate::wire::usage::{Money, Usage};
+use std::sync::Arc;
+
+/// One thing that happened.
+#[derive(Debug, Clone)]
+pub enum AgentEvent {
+    /// A turn began.
+    TurnStarted,
+    /// A round began: a request goes out.
+    RoundStarted(u32),
+    /// A piece of the response, for display.
+    Delta(Delta),
+    /// A message was completed and recorded.
+    Message {
+        /// Its transcript line.
+        uuid: LineId,
+        /// The message.
+        message: Arc<ChatMessage>,
+        /// For an assistant message: the model and tokens of the response.
+        response: Option<ResponseInfo>,
+    },
+    /// A tool call began.
+    ToolStarted {
+        /// The call.
+        id: String,
+        /// The tool.
+        tool: String,
+        /// What it does, in one line.
+        summary: String,
+    },
+    /// A running call says something.
+    ToolProgress {
+        /// The call.
+        id: String,
+        /// A line.
+        text: String,
+    },
+    /// A tool call ended.
+    ToolEnded {
+        /// The call.
+        id: String,
+        /// The tool.
+        tool: String,
+        /// Whether it failed.
+        is_error: bool,
+        /// The first line of the result.
+        head: String,
+    },
+    /// A call waits for a person, or no longer does.
+    Waiting(bool),
+    /// Mail was put into the conversation.
+    MailDelivered(Arc<[Claimed]>),
+    /// A child was started by a tool call.
+    ChildStarted(Arc<AgentContext>, String),
+    /// The turn ended.
+    TurnEnded(TurnSummary),
+    /// Something a person should know.
+    Notice(String),
+}
+
+/// What is known of a response beside its blocks.
+#[derive(Debug, Clone)]
+pub struct ResponseInfo {
+    /// The provider's id.
+    pub id: String,
+    /// The model that answered.
+    pub model: String,
+    /// Its tokens.
+    pub usage: Usage,
+    /// Its price.
+    pub cost: Money,
+    /// Why it stopped.
+    pub stop_reason: String,
+}
+
+/// A turn in numbers.
+#[derive(Debug, Clone)]
+pub struct TurnSummary {
+    /// Rounds of the turn.
+    pub rounds: u32,
+    /// Tokens of the agent so far.
+    pub usage: Usage,
+    /// Money of the agent so far.
+    pub cost: Money,
+    /// Whether it came to an end of its own.
+    pub ok: bool,
+}
+
+/// Sees everything that in-process agents do; must not block.
+pub trait Observer: Send + Sync {
+    /// One more event.
+    fn event(&self, agent: &AgentContext, event: &AgentEvent);
+}
+
+/// Sees nothing.
+pub struct Silent;
+
+impl Observer for Silent {
+    fn event(&self, _: &AgentContext, _: &AgentEvent) {}
+}
+
+/// Passes everything to several observers, in order.
+pub struct Fan(pub Vec<Arc<dyn Observer>>);
+
+impl Observer for Fan {
+    fn event(&self, agent: &AgentContext, event: &AgentEvent) {
+        for observer in &self.0 {
+            observer.event(agent, event);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! L3: one agent: who it is, what it may do, and the loop in which it works.
+//!
+//! Knows no team and no screen: mail, asks, tools and models come through [`ports`] and [`runtime`].
+
+pub mod build;
+pub mod context;
+pub mod definitions;
+pub mod disk;
+pub mod events;
+pub mod first;
+pub mod limits;
+pub mod mail;
+pub mod permissions;
+pub mod pipeline;
+pub mod ports;
+pub mod resolve;
+pub mod restore;
+pub mod runtime;
+pub mod subagent;
+pub mod tally;
+pub mod transcript;
+pub mod turn;

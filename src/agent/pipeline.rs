@@ -1,0 +1,301 @@
+//! One tool call from the model's wish to its result (spec §3).
+//!
+//! In this order: known tool, not cancelled, input matches the schema, gates, permission, run, gates,
+//! cap. Every way out is a `tool_result`; whatever goes wrong is an error text a model can act on.
+
+use super::build::AgentCore;
+use super::events::AgentEvent;
+use super::ports::{Answer, AskRequest, GateVerdict};
+use super::resolve::resolve_access;
+use super::tally::Denial;
+use crate::policy::decide::Verdict;
+use crate::tools::cap;
+use crate::tools::context::{ProgressSink, ToolContext};
+use crate::tools::schema;
+use crate::tools::set::ToolSet;
+use crate::tools::tool::{Concurrency, Tool, ToolCall, ToolContent, ToolOutput};
+use crate::wire::block::{Block, ToolUse};
+use crate::wire::limits::TOOL_RESULT_CHARS;
+use crate::wire::permission::{Behavior, Decision, Scope, Suggestion};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// What a cancelled call answers.
+pub const CANCELLED: &str = "The call was cancelled before it was done; it may have had some effect. \
+                             Do not repeat it unless you are asked to.";
+
+/// Runs the calls of one assistant message: safe neighbours together, the others alone. One
+/// `tool_result` a call, in the order of the calls.
+pub async fn run_calls(
+    core: &Arc<AgentCore>,
+    tools: &ToolSet,
+    calls: Vec<ToolUse>,
+    cancel: &CancellationToken,
+) -> Vec<Block> {
+    let places = Arc::new(Semaphore::new(core.runtime.tool_concurrency.max(1)));
+    let mut results = Vec::with_capacity(calls.len());
+    let mut calls = calls.into_iter().peekable();
+    while let Some(call) = calls.next() {
+        if !is_safe(tools, &call) {
+            results.push(run_call(core, tools, call, cancel).await);
+            continue;
+        }
+        let mut together = FuturesOrdered::new();
+        let mut next = Some(call);
+        while let Some(call) = next {
+            let places = Arc::clone(&places);
+            together.push_back(async move {
+                let _place = places.acquire().await;
+                run_call(core, tools, call, cancel).await
+            });
+            next = calls.next_if(|call| is_safe(tools, call));
+        }
+        while let Some(result) = together.next().await {
+            results.push(result);
+        }
+    }
+    results
+}
+
+fn is_safe(tools: &ToolSet, call: &ToolUse) -> bool {
+    let input: Value = serde_json::from_str(call.input.get()).unwrap_or(Value::Null);
+    tools.get(&call.name).is_some_and(|tool| tool.concurrency(&input) == Concurrency::Safe)
+}
+
+async fn run_call(
+    core: &Arc<AgentCore>,
+    tools: &ToolSet,
+    call: ToolUse,
+    cancel: &CancellationToken,
+) -> Block {
+    let id = call.id.clone();
+    let output = match tools.get(&call.name) {
+        None => ToolOutput::error(format!(
+            "There is no tool named {:?} here. The tools are: {}.",
+            call.name,
+            core.tool_names().join(", ")
+        )),
+        Some(_) if cancel.is_cancelled() => ToolOutput::error(CANCELLED),
+        Some(tool) => match checked(core, tool, &call, cancel).await {
+            Ok(output) => output,
+            Err(refusal) => refusal,
+        },
+    };
+    let output = cap::cap(output, TOOL_RESULT_CHARS, &core.output_dir, &id).await;
+    observe_end(core, &call, &output);
+    match output.content {
+        ToolContent::Text(text) => Block::tool_result(&id, &text, output.is_error),
+        ToolContent::Blocks(blocks) => Block::tool_result_blocks(&id, &blocks, output.is_error),
+    }
+}
+
+fn observe_end(core: &AgentCore, call: &ToolUse, output: &ToolOutput) {
+    let head = match &output.content {
+        ToolContent::Text(text) => text.lines().find(|l| !l.trim().is_empty()).unwrap_or("").to_owned(),
+        ToolContent::Blocks(blocks) => format!("{} blocks", blocks.len()),
+    };
+    let event = AgentEvent::ToolEnded {
+        id: call.id.clone(),
+        tool: call.name.clone(),
+        is_error: output.is_error,
+        head: head.chars().take(200).collect(),
+    };
+    core.runtime.observer.event(&core.context, &event);
+}
+
+/// The steps from the schema on; `Err` is a refusal before the tool ran.
+async fn checked(
+    core: &Arc<AgentCore>,
+    tool: &Arc<dyn Tool>,
+    call: &ToolUse,
+    cancel: &CancellationToken,
+) -> Result<ToolOutput, ToolOutput> {
+    if let Some(text) = &call.malformed {
+        return Err(ToolOutput::error(format!(
+            "The input of {} is not a JSON object, so nothing was run. It began with: {}. Send it again, complete.",
+            call.name,
+            text.chars().take(200).collect::<String>()
+        )));
+    }
+    let mut raw: Arc<RawValue> = call.input.clone().into();
+    let mut input = parsed(tool, &raw)?;
+    let mut skip_ask = false;
+    match core.runtime.gates.before(core, &call.name, &raw).await {
+        GateVerdict::Pass => {}
+        GateVerdict::Allow => skip_ask = true,
+        GateVerdict::Block(why) => {
+            deny(core, call, &input, &why, false);
+            return Err(ToolOutput::error(format!("A hook refused this call: {why}")));
+        }
+    }
+    let access = resolve_access(&core.runtime.disk, tool.access(&input, &core.context.cwd)).await;
+    let summary = access.summary.clone();
+    let mut note = None;
+    match core.permissions.decide(&access) {
+        Verdict::Allow { .. } => {}
+        Verdict::Deny { why } => {
+            deny(core, call, &input, &why, false);
+            return Err(ToolOutput::error(format!(
+                "Permission denied: {why}. Do not try to reach the same by another way; go on without it or say \
+                 what you would need."
+            )));
+        }
+        Verdict::Ask { .. } if skip_ask => {}
+        Verdict::Ask { rule, suggestions } => {
+            let ask = AskRequest {
+                core: Arc::clone(core),
+                tool_use_id: call.id.clone(),
+                tool: call.name.clone(),
+                input: Arc::clone(&raw),
+                access,
+                rule,
+                suggestions: suggestions.clone(),
+            };
+            let granted = asked(core, call, &input, ask, suggestions, cancel).await?;
+            note = granted.note;
+            if let Some(changed) = granted.input {
+                raw = changed.into();
+                input = parsed(tool, &raw)?;
+                decide_again(core, tool, call, &input).await?;
+            }
+        }
+    }
+    let started = AgentEvent::ToolStarted { id: call.id.clone(), tool: call.name.clone(), summary };
+    core.runtime.observer.event(&core.context, &started);
+    let context = tool_context(core, &call.id, cancel);
+    let call_input = ToolCall { id: call.id.clone(), raw: Arc::clone(&raw), input };
+    let mut output = tool.run(call_input, &context).await;
+    let text = match &output.content {
+        ToolContent::Text(text) => text.as_str(),
+        ToolContent::Blocks(_) => "",
+    };
+    let more = core.runtime.gates.after(core, &call.name, &raw, text).await;
+    for addition in
+        [more, note.map(|n| format!("The person who allowed this call adds: {n}"))].into_iter().flatten()
+    {
+        append(&mut output, &addition);
+    }
+    Ok(output)
+}
+
+fn parsed(tool: &Arc<dyn Tool>, raw: &RawValue) -> Result<Value, ToolOutput> {
+    let input: Value = serde_json::from_str(raw.get())
+        .map_err(|e| ToolOutput::error(format!("The input is not valid JSON: {e}. Nothing was run.")))?;
+    schema::validate(tool.spec(), &input).map_err(ToolOutput::error)?;
+    Ok(input)
+}
+
+/// An input that was changed on the way is judged anew; only a rule that denies stops it now, since a
+/// person has just seen and sent it.
+async fn decide_again(
+    core: &AgentCore,
+    tool: &Arc<dyn Tool>,
+    call: &ToolUse,
+    input: &Value,
+) -> Result<(), ToolOutput> {
+    let access = resolve_access(&core.runtime.disk, tool.access(input, &core.context.cwd)).await;
+    if let Verdict::Deny { why } = core.permissions.decide(&access) {
+        deny(core, call, input, &why, false);
+        return Err(ToolOutput::error(format!("Permission denied for the changed input: {why}.")));
+    }
+    Ok(())
+}
+
+struct Granted {
+    note: Option<String>,
+    input: Option<Box<RawValue>>,
+}
+
+async fn asked(
+    core: &Arc<AgentCore>,
+    call: &ToolUse,
+    input: &Value,
+    ask: AskRequest,
+    suggestions: Vec<Suggestion>,
+    cancel: &CancellationToken,
+) -> Result<Granted, ToolOutput> {
+    let observer = &core.runtime.observer;
+    observer.event(&core.context, &AgentEvent::Waiting(true));
+    let answer = core.broker.decide(ask, cancel).await;
+    observer.event(&core.context, &AgentEvent::Waiting(false));
+    match answer {
+        Answer::Decided { decision: Decision::Allow, scope, note, updated_input, .. } => {
+            if scope != Scope::Once {
+                let allowed = suggestions.into_iter().filter(|s| s.behavior == Behavior::Allow);
+                core.permissions.allow_for_session(allowed.map(|s| s.rule));
+            }
+            Ok(Granted { note, input: updated_input })
+        }
+        Answer::Decided { decision: Decision::Deny, note, by, .. } => {
+            let words = note.map(|n| format!(" They say: {n}")).unwrap_or_default();
+            deny(core, call, input, &format!("denied by {by}"), false);
+            Err(ToolOutput::error(format!(
+                "The call was denied by {by}.{words} Do not try to reach the same by another way."
+            )))
+        }
+        Answer::Nobody(why) => {
+            deny(core, call, input, &why, true);
+            Err(ToolOutput::error(format!(
+                "Permission denied: this call needs a person's yes, and {why}. Go on without it, and say in your \
+                 report what was left undone."
+            )))
+        }
+        Answer::Cancelled => Err(ToolOutput::error(CANCELLED)),
+        Answer::Failed(why) => {
+            deny(core, call, input, &why, true);
+            Err(ToolOutput::error(format!("Permission could not be asked for: {why}. Nothing was run.")))
+        }
+    }
+}
+
+fn deny(core: &AgentCore, call: &ToolUse, input: &Value, why: &str, nobody_to_ask: bool) {
+    core.runtime.tally.deny(Denial {
+        tool_name: call.name.clone(),
+        tool_use_id: call.id.clone(),
+        tool_input: input.clone(),
+        agent_id: core.context.id.to_string(),
+        reason: why.to_owned(),
+        nobody_to_ask,
+    });
+}
+
+fn append(output: &mut ToolOutput, addition: &str) {
+    match &mut output.content {
+        ToolContent::Text(text) => {
+            text.push_str("\n\n");
+            text.push_str(addition);
+        }
+        ToolContent::Blocks(blocks) => blocks.push(Block::text(addition)),
+    }
+}
+
+struct Progress {
+    core: Arc<AgentCore>,
+    id: String,
+}
+
+impl ProgressSink for Progress {
+    fn progress(&self, text: &str) {
+        let event = AgentEvent::ToolProgress { id: self.id.clone(), text: text.to_owned() };
+        self.core.runtime.observer.event(&self.core.context, &event);
+    }
+}
+
+fn tool_context(core: &Arc<AgentCore>, id: &str, cancel: &CancellationToken) -> ToolContext {
+    ToolContext {
+        cwd: core.context.cwd.clone(),
+        tool_use_id: id.to_owned(),
+        cancel: cancel.child_token(),
+        files: Arc::clone(&core.files),
+        shells: Arc::clone(&core.shells),
+        environment: Arc::clone(&core.runtime.environment),
+        closed: core.permissions.closed.clone().into(),
+        output_dir: core.output_dir.clone(),
+        progress: Arc::new(Progress { core: Arc::clone(core), id: id.to_owned() }),
+    }
+}

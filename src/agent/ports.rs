@@ -1,0 +1,158 @@
+//! The borders of one agent: what it needs from the team and the person, as traits.
+//!
+//! Implemented in `team` and `cli`, injected through [`super::runtime::Runtime`] and
+//! [`super::build::AgentPlan`]. An agent that has no team gets no mailbox and lives all the same.
+
+use super::build::AgentCore;
+use crate::tools::tool::Tool;
+use crate::wire::access::Access;
+use crate::wire::ids::{AgentName, MessageId};
+use crate::wire::mail::{Claimed, Draft, Receipt};
+use crate::wire::permission::{Decision, Scope, Suggestion};
+use serde_json::value::RawValue;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// A boxed future, for object-safe traits.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Why mail could not be sent, claimed or acknowledged; text for whoever tried.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{what}")]
+pub struct MailError {
+    /// A stable word: `no_such_member`, `stopped`, `full`, `too_large`, `rate_limited`, `disk` …
+    pub kind: &'static str,
+    /// What happened, to which message or file, and what to do next.
+    pub what: String,
+}
+
+/// The mail of one agent. One reader per inbox.
+///
+/// A claimed message comes again unless it is acknowledged; `send` returns *stored* or an error,
+/// never waits for the reader, and never loses silently.
+pub trait Mailbox: Send + Sync {
+    /// Stores a message in the inbox of `to`.
+    fn send<'a>(&'a self, to: &'a AgentName, draft: Draft) -> BoxFuture<'a, Result<Receipt, MailError>>;
+    /// What waits for the model, at most `max`, in order of delivery; nothing is marked.
+    fn claim(&self, max: usize) -> BoxFuture<'_, Result<Vec<Claimed>, MailError>>;
+    /// Marks messages as read, once the transcript holds their ids.
+    fn ack<'a>(&'a self, ids: &'a [MessageId]) -> BoxFuture<'a, Result<(), MailError>>;
+    /// Resolves when something may wait. A hint: claim to know.
+    fn changed(&self) -> BoxFuture<'_, ()>;
+    /// Whose mailbox it is.
+    fn owner(&self) -> &AgentName;
+    /// Everyone a broadcast goes to: the living members and the leader, without the owner.
+    fn others(&self) -> BoxFuture<'_, Result<Vec<AgentName>, MailError>>;
+    /// Answers the shutdown request that the model was shown; `refusal` is the reason for a no.
+    fn answer_shutdown<'a>(
+        &'a self,
+        request_id: &'a str,
+        refusal: Option<String>,
+    ) -> BoxFuture<'a, Result<(), MailError>>;
+}
+
+/// A call that needs a person.
+#[derive(Debug, Clone)]
+pub struct AskRequest {
+    /// The asking agent.
+    pub core: Arc<AgentCore>,
+    /// The call.
+    pub tool_use_id: String,
+    /// The tool.
+    pub tool: String,
+    /// Its exact input.
+    pub input: Arc<RawValue>,
+    /// What it would touch.
+    pub access: Access,
+    /// The rule or mode that led here.
+    pub rule: String,
+    /// What "always" could mean.
+    pub suggestions: Vec<Suggestion>,
+}
+
+/// What became of an ask.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// Somebody decided.
+    Decided {
+        /// Yes or no.
+        decision: Decision,
+        /// For how long.
+        scope: Scope,
+        /// A word to the agent.
+        note: Option<String>,
+        /// The input to run with instead.
+        updated_input: Option<Box<RawValue>>,
+        /// Who.
+        by: String,
+    },
+    /// Nobody is there to answer, with the reason.
+    Nobody(String),
+    /// The call was cancelled while it waited.
+    Cancelled,
+    /// The ask could not be made or read.
+    Failed(String),
+}
+
+/// Brings asks to whoever answers. Each ask is made once and answered once.
+pub trait PermissionBroker: Send + Sync {
+    /// Waits for the answer: as long as a person takes, unless cancelled.
+    fn decide<'a>(&'a self, ask: AskRequest, cancel: &'a CancellationToken) -> BoxFuture<'a, Answer>;
+}
+
+/// What a gate says before a call.
+#[derive(Debug, Clone)]
+pub enum GateVerdict {
+    /// Go on to the permission check.
+    Pass,
+    /// Skip the dialog; rules that deny still do.
+    Allow,
+    /// Refuse, with the reason.
+    Block(String),
+}
+
+/// Checks around every tool call that stand outside the program (hooks).
+pub trait Gates: Send + Sync {
+    /// Before the permission check.
+    fn before<'a>(
+        &'a self,
+        core: &'a AgentCore,
+        tool: &'a str,
+        input: &'a RawValue,
+    ) -> BoxFuture<'a, GateVerdict>;
+    /// After the run; a returned text is added to the result.
+    fn after<'a>(
+        &'a self,
+        core: &'a AgentCore,
+        tool: &'a str,
+        input: &'a RawValue,
+        result: &'a str,
+    ) -> BoxFuture<'a, Option<String>>;
+}
+
+/// No checks.
+pub struct OpenGates;
+
+impl Gates for OpenGates {
+    fn before<'a>(&'a self, _: &'a AgentCore, _: &'a str, _: &'a RawValue) -> BoxFuture<'a, GateVerdict> {
+        Box::pin(async { GateVerdict::Pass })
+    }
+    fn after<'a>(
+        &'a self,
+        _: &'a AgentCore,
+        _: &'a str,
+        _: &'a RawValue,
+        _: &'a str,
+    ) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async { None })
+    }
+}
+
+/// Makes the tools of an agent. Tools that act for an agent (`Agent`, `SendMessage`) are made anew for
+/// each and hold its [`AgentCore`].
+pub trait Toolkit: Send + Sync {
+    /// All tools an agent could have, in the order of their declaration.
+    fn tools(&self, core: &Arc<AgentCore>, mailbox: Option<&Arc<dyn Mailbox>>) -> Vec<Arc<dyn Tool>>;
+}

@@ -1,0 +1,155 @@
+//! From a transcript file back to a history that a model accepts (spec §9, §18).
+//!
+//! Streams the file, reports bad lines, tolerates a torn tail, and drops what must not be sent:
+//! thinking without text or calls, blank assistant messages, calls that never got a result. Nothing
+//! in the file is changed.
+
+use crate::store::error::StoreError;
+use crate::store::transcript;
+use crate::wire::block::{Block, BlockKind, ChatMessage, Role};
+use crate::wire::ids::{LineId, MessageId};
+use crate::wire::transcript::{Line, LineType};
+use crate::wire::usage::Usage;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// What a transcript holds.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// The conversation.
+    pub history: Vec<ChatMessage>,
+    /// The last line, to go on after.
+    pub last_line: Option<LineId>,
+    /// Mail the model has been shown.
+    pub delivered: HashSet<MessageId>,
+    /// Tokens of all responses.
+    pub usage: Usage,
+    /// What was wrong with the file.
+    pub notices: Vec<String>,
+    /// True when the last message is the user's: it waits for an answer.
+    pub unanswered: bool,
+}
+
+/// Loads a transcript; a missing file is an empty one.
+pub fn load(path: &Path) -> Result<Restored, StoreError> {
+    let mut restored = Restored::default();
+    let mut announced: Vec<MessageId> = Vec::new();
+    let found = transcript::read(path, |number, line| match line {
+        Ok(line) => take(&mut restored, &mut announced, line),
+        Err(error) => restored.notices.push(format!("{}:{number}: skipped: {error}", path.display())),
+    });
+    match found {
+        Ok(()) => {}
+        Err(StoreError::NotFound { .. }) => return Ok(restored),
+        Err(error) => return Err(error),
+    }
+    mend(&mut restored.history);
+    restored.unanswered = restored.history.last().is_some_and(|m| m.role == Role::User);
+    Ok(restored)
+}
+
+fn take(restored: &mut Restored, announced: &mut Vec<MessageId>, line: Line) {
+    restored.last_line = Some(line.uuid);
+    let Some(message) = line.message else {
+        // Frames are recorded without a message after them; mail counts once its message stands.
+        announced.extend(line.message_ids);
+        return;
+    };
+    if let Some(usage) = message.usage {
+        restored.usage += usage;
+    }
+    let blocks: Vec<Block> = message.content.into_iter().map(|b| b.0).collect();
+    if line.kind == LineType::User {
+        restored.delivered.extend(announced.drain(..));
+    }
+    if !blocks.is_empty() {
+        restored.history.push(ChatMessage { role: message.role, blocks: blocks.into() });
+    }
+}
+
+/// Makes a history that was cut anywhere acceptable again.
+fn mend(history: &mut Vec<ChatMessage>) {
+    let all = std::mem::take(history);
+    let mut rest = all.into_iter().peekable();
+    while let Some(message) = rest.next() {
+        match message.role {
+            Role::User => history.push(without_orphans(message, history.last())),
+            Role::Assistant => {
+                let open = match rest.peek() {
+                    Some(next) if next.role == Role::User => unanswered_calls(&message, next),
+                    _ => message.tool_uses().into_iter().map(|c| c.id).collect(),
+                };
+                let kept = without_calls(&message, &open);
+                if kept.blocks.iter().any(says_something) {
+                    history.push(kept);
+                }
+            }
+        }
+    }
+    history.retain(|m| !m.blocks.is_empty());
+}
+
+fn unanswered_calls(message: &ChatMessage, answers: &ChatMessage) -> Vec<String> {
+    let answered: HashSet<String> =
+        answers.blocks.iter().filter_map(|b| b.as_tool_result().map(|r| r.0)).collect();
+    message.tool_uses().into_iter().map(|c| c.id).filter(|id| !answered.contains(id)).collect()
+}
+
+fn without_calls(message: &ChatMessage, ids: &[String]) -> ChatMessage {
+    if ids.is_empty() {
+        return message.clone();
+    }
+    let kept = message.blocks.iter().filter(|b| b.as_tool_use().is_none_or(|c| !ids.contains(&c.id)));
+    ChatMessage { role: message.role, blocks: kept.cloned().collect() }
+}
+
+fn without_orphans(message: ChatMessage, before: Option<&ChatMessage>) -> ChatMessage {
+    let calls: HashSet<String> = before
+        .filter(|m| m.role == Role::Assistant)
+        .map(|m| m.tool_uses().into_iter().map(|c| c.id).collect())
+        .unwrap_or_default();
+    if message.blocks.iter().all(|b| b.as_tool_result().is_none_or(|r| calls.contains(&r.0))) {
+        return message;
+    }
+    let kept = message.blocks.iter().filter(|b| b.as_tool_result().is_none_or(|r| calls.contains(&r.0)));
+    ChatMessage { role: message.role, blocks: kept.cloned().collect() }
+}
+
+fn says_something(block: &Block) -> bool {
+    match block.kind() {
+        BlockKind::Thinking => false,
+        BlockKind::Text => block.as_text().is_some_and(|t| !t.trim().is_empty()),
+        BlockKind::ToolUse | BlockKind::ToolResult | BlockKind::Other => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str) -> Block {
+        Block::parse(&format!(r#"{{"type":"tool_use","id":"{id}","name":"T","input":{{}}}}"#))
+            .expect("parses")
+    }
+
+    #[test]
+    fn a_history_cut_anywhere_becomes_acceptable() {
+        let ask = ChatMessage::user(vec![Block::text("go")]);
+        let calls = ChatMessage::assistant(vec![Block::thinking("hm", "sig"), call("a"), call("b")]);
+        let half = ChatMessage::user(vec![Block::tool_result("a", "1", false)]);
+        let mut history = vec![ask.clone(), calls.clone(), half.clone()];
+        mend(&mut history);
+        let kept = ChatMessage::assistant(vec![Block::thinking("hm", "sig"), call("a")]);
+        assert_eq!(history, [ask.clone(), kept, half]);
+
+        let mut history = vec![ask.clone(), calls];
+        mend(&mut history);
+        assert_eq!(history, std::slice::from_ref(&ask));
+
+        let blank = ChatMessage::assistant(vec![Block::text(" \n")]);
+        let mut history =
+            vec![ask.clone(), blank, ChatMessage::user(vec![Block::tool_result("x", "", false)])];
+        mend(&mut history);
+        assert_eq!(history, [ask]);
+    }
+}

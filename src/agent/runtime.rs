@@ -1,0 +1,70 @@
+//! What all agents of one process share. Made once by the composition root, handed on as an `Arc`.
+
+use super::definitions::Definitions;
+use super::disk::Disk;
+use super::events::Observer;
+use super::limits::Slots;
+use super::ports::{Gates, Toolkit};
+use super::tally::Tally;
+use crate::model::prices::PriceTable;
+use crate::model::provider::{ModelError, ModelProvider};
+use crate::store::paths::Paths;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A model that can be asked.
+#[derive(Clone)]
+pub struct Model {
+    /// `provider:name`.
+    pub full: String,
+    /// The name at the provider.
+    pub name: String,
+    /// The wire to it.
+    pub provider: Arc<dyn ModelProvider>,
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Model({})", self.full)
+    }
+}
+
+/// Finds models by what a user, definition or call names.
+pub trait ModelSource: Send + Sync {
+    /// The model for `wanted` (`provider:name`, an alias, `inherit`); `parent` is the full name of the
+    /// parent's model.
+    fn find(&self, wanted: &str, parent: &str) -> Result<Model, ModelError>;
+}
+
+/// The shared parts.
+pub struct Runtime {
+    /// Where everything is.
+    pub paths: Paths,
+    /// The store thread.
+    pub disk: Disk,
+    /// Models by name.
+    pub models: Arc<dyn ModelSource>,
+    /// Sees what happens.
+    pub observer: Arc<dyn Observer>,
+    /// Hooks.
+    pub gates: Arc<dyn Gates>,
+    /// Makes tools.
+    pub toolkit: Arc<dyn Toolkit>,
+    /// Kinds of agents.
+    pub definitions: Definitions,
+    /// Who may still be started.
+    pub slots: Slots,
+    /// What tokens cost.
+    pub prices: PriceTable,
+    /// What was used.
+    pub tally: Tally,
+    /// The environment of tool commands.
+    pub environment: Arc<BTreeMap<String, String>>,
+    /// Concurrency-safe calls at once.
+    pub tool_concurrency: usize,
+    /// The person's home.
+    pub home: Option<PathBuf>,
+    /// The platform's name for the model.
+    pub platform: String,
+}

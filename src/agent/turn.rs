@@ -1,0 +1,355 @@
+//! The agent loop: the one place where any agent, of whatever tier, works.
+//!
+//! A turn is an input and all rounds up to the final answer. Mail is delivered between rounds and only
+//! there. Every message is on disk before it is sent on or shown; the history never holds a call
+//! without its result.
+
+use super::build::AgentCore;
+use super::events::{AgentEvent, ResponseInfo, TurnSummary};
+use super::mail;
+use super::pipeline;
+use super::ports::Mailbox;
+use super::transcript::{NewLine, Transcript, WARNING};
+use crate::model::provider::{
+    Anchor, Delta, DeltaSink, ModelError, ModelRequest, ModelResponse, PromptPrefix, RequestTag, StopReason,
+};
+use crate::store::error::StoreError;
+use crate::tools::set::ToolSet;
+use crate::wire::block::{Block, BlockKind, ChatMessage, Role};
+use crate::wire::ids::{LineId, MessageId};
+use crate::wire::mail::Claimed;
+use crate::wire::usage::{Money, Usage};
+use std::collections::HashSet;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Messages taken from the inbox at one boundary.
+const MAIL_AT_ONCE: usize = 100;
+/// Ends of earlier requests that keep their cache marker beside this one's.
+const OLD_ANCHORS: usize = 2;
+
+/// What a turn starts with.
+#[derive(Debug, Clone)]
+pub enum TurnInput {
+    /// The user's or the spawner's words.
+    Prompt(Vec<Block>),
+    /// Whatever mail waits.
+    Mail,
+    /// What the history ends with.
+    Continue,
+}
+
+/// How a turn ended.
+#[derive(Debug)]
+pub enum TurnStatus {
+    /// With a final answer.
+    Completed,
+    /// At the limit of rounds: the answer is partial.
+    MaxRounds,
+    /// By the user, the leader or the end of the process.
+    Cancelled,
+    /// Without a usable answer.
+    Failed(TurnError),
+}
+
+/// Why a turn failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    /// The model did not answer.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The transcript could not be written; nothing further was sent.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The model would not go on.
+    #[error("the model stopped: {0}")]
+    Stopped(String),
+}
+
+/// The end of a turn.
+#[derive(Debug)]
+pub struct TurnEnd {
+    /// How.
+    pub status: TurnStatus,
+    /// The final text: of the last assistant message with text; empty when there was none.
+    pub text: String,
+    /// Rounds it took.
+    pub rounds: u32,
+    /// Tokens of the last response.
+    pub last_usage: Usage,
+    /// Tool calls that were made.
+    pub tool_uses: u32,
+}
+
+/// One agent.
+pub struct Agent {
+    core: Arc<AgentCore>,
+    prefix: Arc<PromptPrefix>,
+    tools: ToolSet,
+    transcript: Transcript,
+    mailbox: Option<Arc<dyn Mailbox>>,
+    history: Vec<ChatMessage>,
+    /// Where the last requests ended: their cache markers stay.
+    anchors: Vec<Anchor>,
+    delivered: HashSet<MessageId>,
+    branch: String,
+    max_rounds: Option<u32>,
+    rounds: u32,
+    usage: Usage,
+    cost: Money,
+}
+
+/// What one round led to.
+enum Round {
+    Goes(u32),
+    Done,
+}
+
+impl Agent {
+    #[expect(clippy::too_many_arguments, reason = "called once, by `build`, which names each part")]
+    pub(super) fn new(
+        core: Arc<AgentCore>,
+        prefix: Arc<PromptPrefix>,
+        tools: ToolSet,
+        transcript: Transcript,
+        mailbox: Option<Arc<dyn Mailbox>>,
+        history: Vec<ChatMessage>,
+        delivered: HashSet<MessageId>,
+        branch: String,
+        max_rounds: Option<u32>,
+    ) -> Self {
+        Self {
+            core,
+            prefix,
+            tools,
+            transcript,
+            mailbox,
+            history,
+            anchors: Vec::new(),
+            delivered,
+            branch,
+            max_rounds,
+            rounds: 0,
+            usage: Usage::default(),
+            cost: Money::default(),
+        }
+    }
+
+    /// Who it is and what it shares with its tools.
+    pub fn core(&self) -> &Arc<AgentCore> {
+        &self.core
+    }
+
+    /// Its transcript.
+    pub fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
+    /// Tokens and money so far.
+    pub fn used(&self) -> (Usage, Money) {
+        (self.usage, self.cost)
+    }
+
+    /// True before anything was said.
+    pub fn is_fresh(&self) -> bool {
+        self.history.is_empty()
+    }
+
+    /// The branch of its directory, empty outside git.
+    pub fn branch(&self) -> &str {
+        &self.branch
+    }
+
+    /// Works until there is a final answer, a limit, an error, or `cancel`.
+    pub async fn turn(&mut self, input: TurnInput, cancel: &CancellationToken) -> TurnEnd {
+        self.observe(&AgentEvent::TurnStarted);
+        let mut end = TurnEnd {
+            status: TurnStatus::Completed,
+            text: String::new(),
+            rounds: 0,
+            last_usage: Usage::default(),
+            tool_uses: 0,
+        };
+        end.status = match self.rounds(input, cancel, &mut end).await {
+            Ok(status) => status,
+            Err(error) => TurnStatus::Failed(error),
+        };
+        if let TurnStatus::Failed(error) = &end.status {
+            // Best effort: the error itself is reported by whoever reads the end.
+            let _ = self.transcript.append(vec![NewLine::system(WARNING, error.to_string())]).await;
+        }
+        self.observe(&AgentEvent::TurnEnded(TurnSummary {
+            rounds: end.rounds,
+            usage: self.usage,
+            cost: self.cost,
+            ok: matches!(end.status, TurnStatus::Completed),
+        }));
+        end
+    }
+
+    async fn rounds(
+        &mut self,
+        input: TurnInput,
+        cancel: &CancellationToken,
+        end: &mut TurnEnd,
+    ) -> Result<TurnStatus, TurnError> {
+        if let TurnInput::Prompt(blocks) = input {
+            self.record(ChatMessage::user(blocks), None).await?;
+        }
+        loop {
+            self.deliver_mail().await?;
+            if self.history.last().is_none_or(|m| m.role == Role::Assistant) {
+                // Nothing to answer: the mail that woke us was recorded in an earlier run.
+                return Ok(TurnStatus::Completed);
+            }
+            if self.max_rounds.is_some_and(|max| end.rounds >= max) {
+                return Ok(TurnStatus::MaxRounds);
+            }
+            if cancel.is_cancelled() {
+                return Ok(TurnStatus::Cancelled);
+            }
+            end.rounds += 1;
+            self.rounds += 1;
+            self.observe(&AgentEvent::RoundStarted(end.rounds));
+            let Some(response) = self.ask_model(cancel).await? else { return Ok(TurnStatus::Cancelled) };
+            end.last_usage = response.usage;
+            match self.take_response(response, cancel, end).await? {
+                Round::Goes(calls) => end.tool_uses += calls,
+                Round::Done => return Ok(TurnStatus::Completed),
+            }
+        }
+    }
+
+    /// Sends the history; `None` when cancelled.
+    async fn ask_model(&mut self, cancel: &CancellationToken) -> Result<Option<ModelResponse>, TurnError> {
+        let last = self.history.len() - 1;
+        let mut anchors = self.anchors.clone();
+        if anchors.last() != Some(&Anchor::end_of(last)) {
+            anchors.push(Anchor::end_of(last));
+        }
+        let request = ModelRequest {
+            prefix: Arc::clone(&self.prefix),
+            messages: self.history.clone(),
+            anchors,
+            tag: RequestTag { agent: self.core.context.label().to_owned(), round: self.rounds },
+        };
+        let sink = Deltas(&self.core);
+        let response = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Ok(None),
+            response = self.core.model.provider.respond(&request, &sink) => response?,
+        };
+        if self.anchors.last() != Some(&Anchor::end_of(last)) {
+            self.anchors.push(Anchor::end_of(last));
+            let surplus = self.anchors.len().saturating_sub(OLD_ANCHORS);
+            self.anchors.drain(..surplus);
+        }
+        Ok(Some(response))
+    }
+
+    /// Records a response and runs its calls.
+    async fn take_response(
+        &mut self,
+        response: ModelResponse,
+        cancel: &CancellationToken,
+        end: &mut TurnEnd,
+    ) -> Result<Round, TurnError> {
+        let runtime = &self.core.runtime;
+        let cost = runtime.prices.cost(&self.core.model.full, &response.usage);
+        self.usage += response.usage;
+        self.cost += cost;
+        runtime.tally.count(&self.core.model.full, response.usage, cost);
+        let info = ResponseInfo {
+            cost,
+            id: response.id,
+            model: response.model,
+            usage: response.usage,
+            stop_reason: response.stop.as_str().to_owned(),
+        };
+        let message = ChatMessage::assistant(response.blocks);
+        let mut calls = message.tool_uses();
+        for (id, text) in response.malformed {
+            if let Some(call) = calls.iter_mut().find(|c| c.id == id) {
+                call.malformed = Some(text);
+            }
+        }
+        let text = message.text();
+        if !text.trim().is_empty() {
+            end.text = text;
+        }
+        // A message of thinking alone, or of nothing, is refused by models when it is sent back.
+        if message.blocks.iter().any(|b| b.kind() != BlockKind::Thinking) {
+            self.record(message, Some(info)).await?;
+        }
+        if calls.is_empty() {
+            return match response.stop {
+                StopReason::Refusal => Err(TurnError::Stopped("it refused to answer".to_owned())),
+                StopReason::ContextExceeded => Err(TurnError::Stopped("its context is full".to_owned())),
+                _ => Ok(Round::Done),
+            };
+        }
+        let count = u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        let results = pipeline::run_calls(&self.core, &self.tools, calls, cancel).await;
+        self.record(ChatMessage::user(results), None).await?;
+        Ok(Round::Goes(count))
+    }
+
+    /// Puts waiting mail at the end of the history: on disk first, then acknowledged.
+    async fn deliver_mail(&mut self) -> Result<(), TurnError> {
+        let Some(mailbox) = self.mailbox.clone() else { return Ok(()) };
+        let claimed = match mailbox.claim(MAIL_AT_ONCE).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                self.observe(&AgentEvent::Notice(format!("mail could not be read: {error}")));
+                return Ok(());
+            }
+        };
+        if claimed.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<MessageId> = claimed.iter().map(|c| c.id.clone()).collect();
+        let new: Vec<Claimed> = claimed.into_iter().filter(|c| !self.delivered.contains(&c.id)).collect();
+        if !new.is_empty() {
+            let message = ChatMessage::user(mail::render(&new));
+            let new_ids: Vec<MessageId> = new.iter().map(|c| c.id.clone()).collect();
+            let lines = vec![NewLine::delivered(new_ids.clone()), NewLine::message(&message, None)];
+            let uuids = self.transcript.append(lines).await?;
+            self.delivered.extend(new_ids);
+            self.push(message, None, uuids);
+            self.observe(&AgentEvent::MailDelivered(new.into()));
+        }
+        match mailbox.ack(&ids).await {
+            // Acknowledged mail never comes again, so its ids need not be remembered.
+            Ok(()) => ids.iter().for_each(|id| drop(self.delivered.take(id))),
+            Err(error) => {
+                self.observe(&AgentEvent::Notice(format!("mail could not be acknowledged: {error}")))
+            }
+        }
+        Ok(())
+    }
+
+    async fn record(&mut self, message: ChatMessage, info: Option<ResponseInfo>) -> Result<(), StoreError> {
+        let uuids = self.transcript.append(vec![NewLine::message(&message, info.as_ref())]).await?;
+        self.push(message, info, uuids);
+        Ok(())
+    }
+
+    fn push(&mut self, message: ChatMessage, response: Option<ResponseInfo>, uuids: Vec<LineId>) {
+        self.history.push(message.clone());
+        if let Some(uuid) = uuids.into_iter().next_back() {
+            self.observe(&AgentEvent::Message { uuid, message: Arc::new(message), response });
+        }
+    }
+
+    fn observe(&self, event: &AgentEvent) {
+        self.core.runtime.observer.event(&self.core.context, event);
+    }
+}
+
+struct Deltas<'a>(&'a AgentCore);
+
+impl DeltaSink for Deltas<'_> {
+    fn delta(&self, delta: Delta) {
+        self.0.runtime.observer.event(&self.0.context, &AgentEvent::Delta(delta));
+    }
+}

@@ -1,0 +1,100 @@
+//! The command line: what can be written, and what it means before anything is looked up.
+
+use super::commands::Command;
+use clap::{Args, Parser, ValueEnum};
+use std::path::PathBuf;
+
+/// One coding agent or a whole team of them, kept alive, reachable, affordable and honest.
+#[derive(Debug, Parser)]
+#[command(name = "festoon", version, about, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = false, subcommand_negates_reqs = true)]
+pub struct Cli {
+    /// What to do; without it, the prompt goes to the agent.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The first prompt of an interactive session.
+    pub prompt: Option<String>,
+    /// Runs without a terminal: answer PROMPT and exit. Without a value, or when something is piped in,
+    /// standard input is (added to) the prompt.
+    #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
+    pub print: Option<String>,
+    /// What -p prints.
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
+    pub output_format: OutputFormat,
+    /// What every command takes.
+    #[command(flatten)]
+    pub shared: Shared,
+}
+
+/// What `-p` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// The final answer.
+    Text,
+    /// The result object.
+    Json,
+    /// One JSON object a line, as things happen.
+    StreamJson,
+}
+
+/// Flags that every command takes.
+#[derive(Debug, Clone, Args)]
+pub struct Shared {
+    /// The model: PROVIDER:NAME (anthropic:…, scripted:FILE) or an alias (default, strong, fast).
+    #[arg(long, global = true, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// How calls are decided that no rule decides: default, acceptEdits, plan, dontAsk, bypassPermissions.
+    #[arg(long, global = true, value_name = "MODE")]
+    pub permission_mode: Option<String>,
+    /// Rules that allow, such as `Bash(git log:*)`; may be repeated or separated by commas.
+    #[arg(long, global = true, value_name = "RULES")]
+    pub allowed_tools: Vec<String>,
+    /// Rules that deny.
+    #[arg(long, global = true, value_name = "RULES")]
+    pub disallowed_tools: Vec<String>,
+    /// Rounds a turn may take.
+    #[arg(long, global = true, value_name = "N")]
+    pub max_turns: Option<u32>,
+    /// Deepest agent that may exist; the main agent is 0.
+    #[arg(long, global = true, value_name = "N")]
+    pub max_depth: Option<u32>,
+    /// Subagents that run at once; more wait.
+    #[arg(long, global = true, value_name = "N")]
+    pub max_agents: Option<usize>,
+    /// Agents that may be started; more are refused.
+    #[arg(long, global = true, value_name = "N")]
+    pub max_agents_total: Option<usize>,
+    /// Headless: keeps an ask open for so long, to be answered with `festoon ask`.
+    #[arg(long, global = true, value_name = "SECONDS")]
+    pub ask_timeout: Option<u64>,
+    /// Leaves teammates in panes running at the end.
+    #[arg(long, global = true)]
+    pub keep_team: bool,
+    /// Where teammates run: auto, in-process, tmux.
+    #[arg(long, global = true, value_name = "MODE")]
+    pub teammate_mode: Option<String>,
+    /// A further directory that counts as the project.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub add_dir: Vec<PathBuf>,
+    /// A settings file, or settings as JSON text.
+    #[arg(long, global = true, value_name = "FILE|JSON")]
+    pub settings: Option<String>,
+    /// Names the session; must be new.
+    #[arg(long, global = true, value_name = "ID")]
+    pub session_id: Option<String>,
+    /// Instead of the built-in system prompt.
+    #[arg(long, global = true, value_name = "TEXT")]
+    pub system_prompt: Option<String>,
+    /// Added to the system prompt.
+    #[arg(long, global = true, value_name = "TEXT")]
+    pub append_system_prompt: Option<String>,
+    /// Headless: how long to wait for teammates after the last answer.
+    #[arg(long, global = true, value_name = "SECONDS")]
+    pub wait: Option<u64>,
+    /// Listings and errors as JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Shows more of what happens.
+    #[arg(long, global = true)]
+    pub verbose: bool,
+}

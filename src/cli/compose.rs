@@ -1,0 +1,474 @@
+//! The composition root: from a setup to a leader with its team, or to a worker.
+//!
+//! The only place that knows every layer and wires them together.
+
+use super::error::CliError;
+use super::setup::{Setup, no_model};
+use crate::agent::build::{AgentPlan, build};
+use crate::agent::context::{AgentContext, Tier, spawn_in};
+use crate::agent::definitions::{self, Definitions};
+use crate::agent::events::{Fan, Observer};
+use crate::agent::limits::Slots;
+use crate::agent::permissions::Permissions;
+use crate::agent::ports::{Mailbox, OpenGates, PermissionBroker};
+use crate::agent::resolve::resolve;
+use crate::agent::runtime::{Model, ModelSource, Runtime};
+use crate::agent::tally::Tally;
+use crate::exec::in_process::InProcessExecutor;
+use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
+use crate::model::connect::Connections;
+use crate::model::prices::PriceTable;
+use crate::model::provider::{ModelError, ModelErrorKind};
+use crate::model::registry::{ModelRef, Names};
+use crate::os::process;
+use crate::policy::rule;
+use crate::store::roster::Roster;
+use crate::store::{clock, lock};
+use crate::team::bubble::FileBroker;
+use crate::team::context::Team;
+use crate::team::executor::{BoxFuture, RunnerControl, RunnerExit, TeammateRunner};
+use crate::team::lead::Lead;
+use crate::team::mailbox::FileMailbox;
+use crate::team::registry::{BackendFacts, BackendRegistry, TeammateMode, choose};
+use crate::team::reporter::{Reporter, Reporters};
+use crate::team::session::{self, TeamTitle};
+use crate::team::spawn::SpawnDefaults;
+use crate::team::supervisor::{Supervisor, SupervisorParts};
+use crate::team::teammate::{self, AskRoute, Host};
+use crate::team::verbs::Kit;
+use crate::tools;
+use crate::wire::definition::AgentDefinition;
+use crate::wire::error::ExitKind;
+use crate::wire::ids::{AgentId, AgentName, RunId, SessionId};
+use crate::wire::limits::TOOL_CONCURRENCY;
+use crate::wire::permission::{Behavior, PermissionMode, Rule, RuleSource};
+use crate::wire::run::{AgentState, RunRecord};
+use crate::wire::team::BackendType;
+use crate::wire::worker::{AskPolicy, WorkerSpec};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Finds models by name.
+struct Models {
+    names: Names,
+    connections: Connections,
+    base: PathBuf,
+}
+
+impl ModelSource for Models {
+    fn find(&self, wanted: &str, parent: &str) -> Result<Model, ModelError> {
+        let wrong = |e: crate::model::registry::ModelSetupError| {
+            ModelError::new(ModelErrorKind::Refused, e.to_string())
+        };
+        let parent: ModelRef = parent.parse().map_err(wrong)?;
+        let found = self.names.resolve(wanted, &parent).map_err(wrong)?.anchored(&self.base);
+        let provider = self.connections.get(&found).map_err(wrong)?;
+        Ok(Model { full: found.to_string(), name: found.name, provider })
+    }
+}
+
+/// What a leader is to be.
+pub struct LeadPlan<'a> {
+    /// Its model.
+    pub model: ModelRef,
+    /// What its team is called.
+    pub title: TeamTitle<'a>,
+    /// Who answers asks.
+    pub asks: AskPolicy,
+    /// Kinds of agents beside the built-in ones.
+    pub definitions: Vec<AgentDefinition>,
+    /// Who sees what happens.
+    pub observers: Vec<Arc<dyn Observer>>,
+    /// Its mode when flags and settings name none.
+    pub default_mode: PermissionMode,
+    /// Rules beside those of flags and settings.
+    pub rules: Vec<Rule>,
+}
+
+/// A leader at work.
+pub struct Session {
+    /// The main agent and its team.
+    pub lead: Lead,
+    /// The team.
+    pub team: Team,
+    /// What all agents share.
+    pub runtime: Arc<Runtime>,
+    /// The session.
+    pub id: SessionId,
+    /// Where new teammates run.
+    pub backend: BackendType,
+    /// Why there, in one line, with what a person can type to look.
+    pub backend_reason: String,
+    /// What a person should know before the first turn.
+    pub warnings: Vec<String>,
+    stop: CancellationToken,
+}
+
+/// The permission mode in force: flag, settings, else `fallback`.
+pub fn permission_mode(setup: &Setup, fallback: PermissionMode) -> Result<PermissionMode, CliError> {
+    match &setup.shared.permission_mode {
+        None => Ok(setup.loaded.settings.permissions.default_mode.unwrap_or(fallback)),
+        Some(name) => PermissionMode::from_name(name).ok_or_else(|| {
+            let names: Vec<&str> = PermissionMode::NAMES.iter().map(|(n, _)| *n).collect();
+            CliError::usage(
+                format!("--permission-mode {name}: no such mode"),
+                format!("one of {}", names.join(", ")),
+            )
+        }),
+    }
+}
+
+/// Flags as rules; a list may be separated by commas outside parentheses.
+fn flag_rules(setup: &Setup) -> Result<Vec<Rule>, CliError> {
+    let shared = &setup.shared;
+    let lists = [
+        (Behavior::Allow, &shared.allowed_tools, "--allowed-tools"),
+        (Behavior::Deny, &shared.disallowed_tools, "--disallowed-tools"),
+    ];
+    let mut rules = Vec::new();
+    for (behavior, texts, flag) in lists {
+        for text in texts.iter().flat_map(|t| split_rules(t)) {
+            rule::check(&text).map_err(|e| {
+                CliError::usage(format!("{flag} {text:?}: {e}"), "for example Bash(git log:*)")
+            })?;
+            rules.push(Rule { text, behavior, source: RuleSource::CommandLine });
+        }
+    }
+    Ok(rules)
+}
+
+fn split_rules(text: &str) -> Vec<String> {
+    let mut rules = vec![String::new()];
+    let mut depth = 0_u32;
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match rules.last_mut() {
+            Some(last) if c != ',' || depth > 0 => last.push(c),
+            _ => rules.push(String::new()),
+        }
+    }
+    rules.into_iter().map(|r| r.trim().to_owned()).filter(|r| !r.is_empty()).collect()
+}
+
+fn teammate_mode(setup: &Setup) -> Result<TeammateMode, CliError> {
+    let text = setup.shared.teammate_mode.as_deref().or(setup.loaded.settings.teammate_mode.as_deref());
+    text.unwrap_or("auto").parse().map_err(|e: crate::team::registry::UnknownMode| {
+        CliError::usage(e.to_string(), "one of auto, in-process, process, tmux, iterm2")
+    })
+}
+
+fn make_runtime(
+    setup: &Setup,
+    kit: Arc<Kit>,
+    definitions: Definitions,
+    observer: Arc<dyn Observer>,
+    mark: &str,
+) -> Arc<Runtime> {
+    let settings = &setup.loaded.settings;
+    let models = Models {
+        names: Names::new(&settings.aliases),
+        connections: Connections::new(setup.connect_options()),
+        base: setup.cwd.clone(),
+    };
+    Arc::new(Runtime {
+        paths: setup.paths.clone(),
+        disk: setup.disk.clone(),
+        models: Arc::new(models),
+        observer,
+        gates: Arc::new(OpenGates),
+        toolkit: kit,
+        definitions,
+        slots: Slots::new(&settings.limits),
+        prices: PriceTable::new(&settings.prices),
+        tally: Tally::default(),
+        environment: Arc::new(setup.environment.for_tools(&settings.env, mark)),
+        tool_concurrency: settings.limits.tool_concurrency.unwrap_or(TOOL_CONCURRENCY),
+        home: setup.environment.home(),
+        platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+/// Where teammates can run, which backend new ones get, and why.
+async fn backends(
+    setup: &Setup,
+    team: &Team,
+    host: &Host,
+) -> Result<(BackendRegistry, BackendType, String), CliError> {
+    let mode = teammate_mode(setup)?;
+    let mut registry = BackendRegistry::new();
+    registry.register(Arc::new(InProcessExecutor::new(Arc::new(InProcess(host.clone())))));
+    let wants_tmux = mode == TeammateMode::Only(BackendType::Tmux)
+        || (mode == TeammateMode::Auto && std::io::stdout().is_terminal());
+    let mut facts = BackendFacts {
+        inside_tmux: false,
+        tmux_version: None,
+        stdout_is_terminal: std::io::stdout().is_terminal(),
+        iterm2: setup.environment.get("TERM_PROGRAM") == Some("iTerm.app"),
+    };
+    if wants_tmux {
+        let seen = tmux::look(setup.environment.all()).await;
+        facts.inside_tmux = seen.inside;
+        facts.tmux_version = seen.version;
+    }
+    let (backend, mut reason) = choose(mode, &facts).map_err(|e| {
+        CliError::new(ExitKind::Usage, "backend", format!("teammates cannot run there: {}", e.why), e.hint)
+    })?;
+    if backend == BackendType::Tmux {
+        let program = std::env::current_exe()?;
+        let options = TmuxOptions::new(program, setup.environment.all().clone());
+        let executor = if facts.inside_tmux {
+            TmuxExecutor::detect(&private_socket(team), options)
+        } else {
+            let target = tmux::TmuxTarget::Private { socket_name: private_socket(team) };
+            TmuxExecutor::new(target, options)
+        };
+        if let Some(attach) = executor.attach_command() {
+            reason = format!("{reason}; look with: {attach}");
+        }
+        registry.register(Arc::new(executor));
+    }
+    Ok((registry, backend, reason))
+}
+
+fn private_socket(team: &Team) -> String {
+    format!("festoon-{}-{}", team.name, std::process::id())
+}
+
+struct InProcess(Host);
+
+impl TeammateRunner for InProcess {
+    fn run(&self, spec: WorkerSpec, control: RunnerControl) -> BoxFuture<'static, RunnerExit> {
+        Box::pin(teammate::run(self.0.clone(), spec, control))
+    }
+}
+
+/// Starts a leader: session, team, main agent.
+pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError> {
+    // Everything that can be refused is looked at before anything is made.
+    let full = plan.model.to_string();
+    Connections::new(setup.connect_options()).get(&plan.model).map_err(no_model)?;
+    let mode = permission_mode(setup, plan.default_mode)?;
+    let mut rules = flag_rules(setup)?;
+    rules.extend(setup.loaded.rules.iter().cloned());
+    rules.extend(plan.rules);
+    teammate_mode(setup)?;
+    let id = setup.shared.session_id.clone().map_or_else(SessionId::generate, SessionId::new);
+    let project = setup.paths.project(&setup.cwd);
+    claim_session(setup, &id).await?;
+    let team = session::create(&setup.paths, &setup.disk, plan.title, &id, setup.durability()).await?;
+
+    let reporters = Arc::new(Reporters::default());
+    let mut observers: Vec<Arc<dyn Observer>> = vec![reporters.clone()];
+    observers.extend(plan.observers);
+    let kit = Arc::new(Kit::new(tools::all()));
+    let definitions = Definitions::new(plan.definitions);
+    let runtime =
+        make_runtime(setup, Arc::clone(&kit), definitions, Arc::new(Fan(observers)), team.name.as_str());
+
+    let asks = plan.asks;
+    let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, None));
+    let host = Host {
+        runtime: Arc::clone(&runtime),
+        team: team.clone(),
+        reporters: Arc::clone(&reporters),
+        asks: AskRoute::Memory,
+    };
+    let (registry, backend, backend_reason) = match backends(setup, &team, &host).await {
+        Ok(found) => found,
+        Err(error) => {
+            session::remove_if_unused(&team).await?;
+            return Err(error);
+        }
+    };
+    let model = runtime.models.find(&full, &full)?;
+    let stop = CancellationToken::new();
+    let context = lead_context(setup, &team, &id);
+    let supervisor = Supervisor::start(
+        SupervisorParts {
+            team: team.clone(),
+            lead: Arc::new(context.clone()),
+            backends: registry,
+            defaults: SpawnDefaults {
+                backend,
+                asks,
+                retry: setup.loaded.settings.retry.clone(),
+                settings: setup.loaded.settings.clone(),
+                environment: setup.environment.all().clone(),
+            },
+            shutdown: setup.loaded.settings.shutdown.clone(),
+        },
+        stop.clone(),
+    );
+    if setup.loaded.settings.teams != Some(false) {
+        kit.lead(supervisor.clone());
+    }
+    let mailbox = Arc::new(FileMailbox::new(team.clone(), AgentName::team_lead(), 1, None));
+    let port: Arc<dyn Mailbox> = mailbox.clone();
+    let output_dir = project.output_dir(&id);
+    let mut definition = definitions::main_agent();
+    if let Some(text) = &setup.shared.system_prompt {
+        definition.system_prompt.clone_from(text);
+    }
+    let run_id = RunId::generate();
+    let agent_plan = AgentPlan {
+        context: context.clone(),
+        definition,
+        model,
+        permissions: permissions(setup, mode, rules, output_dir.clone()),
+        parent_tools: None,
+        always_tools: Vec::new(),
+        mailbox: Some(port),
+        broker,
+        transcript: project.transcript(&id),
+        output_dir,
+        run_id: run_id.clone(),
+        prompt_addendum: setup.shared.append_system_prompt.clone(),
+        slot: None,
+        max_rounds: setup.shared.max_turns,
+    };
+    let built = build(&runtime, agent_plan).await?;
+    let reporter =
+        Arc::new(Reporter::new(team.clone(), AgentName::team_lead(), lead_record(&team, &run_id)?));
+    reporters.add(&reporter);
+    reporter.set_state(AgentState::Starting).await?;
+    reporter.set_state(AgentState::Idle).await?;
+    drop(spawn_in(&context, Arc::clone(&reporter).flush(stop.clone())));
+    let lead = Lead::new(built.agent, mailbox, supervisor, reporter, &stop);
+    let mut warnings = setup.loaded.warnings.clone();
+    warnings.extend(built.notices);
+    Ok(Session { lead, team, runtime, id, backend, backend_reason, warnings, stop })
+}
+
+fn permissions(setup: &Setup, mode: PermissionMode, rules: Vec<Rule>, output_dir: PathBuf) -> Permissions {
+    let mut project = vec![setup.cwd.clone()];
+    let more = setup.loaded.settings.permissions.additional_directories.iter().map(PathBuf::from);
+    project.extend(setup.shared.add_dir.iter().cloned().chain(more).map(|d| resolve(&setup.cwd.join(d))));
+    let home = setup.environment.home();
+    let closed = setup.paths.closed().iter().map(|d| resolve(d)).collect();
+    Permissions::new(mode, rules, project, home, closed, resolve(&output_dir))
+}
+
+async fn claim_session(setup: &Setup, id: &SessionId) -> Result<(), CliError> {
+    let project = setup.paths.project(&setup.cwd);
+    let (paths, session) = (setup.paths.clone(), id.clone());
+    let lock = project.session_lock(id);
+    let transcript = project.transcript(id);
+    let free = setup
+        .disk
+        .run(&lock, move || {
+            paths.ensure_root()?;
+            project.make_session(&session)?;
+            lock::hold_for_life(&project.session_lock(&session), "session")
+        })
+        .await?;
+    if !free {
+        return Err(CliError::new(
+            ExitKind::Failed,
+            "session_in_use",
+            format!("the session {id} is open in another process"),
+            "end that one first, or leave --session-id out",
+        ));
+    }
+    if transcript.exists() {
+        return Err(CliError::usage(
+            format!("there is already a session {id}: {}", transcript.display()),
+            "choose another --session-id",
+        ));
+    }
+    Ok(())
+}
+
+fn lead_context(setup: &Setup, team: &Team, id: &SessionId) -> AgentContext {
+    AgentContext {
+        id: AgentId::member(&AgentName::team_lead(), &team.name),
+        name: Some(AgentName::team_lead()),
+        agent_type: definitions::MAIN.to_owned(),
+        tier: Tier::Main,
+        team: team.name.clone(),
+        root: AgentName::team_lead(),
+        incarnation: 1,
+        color: None,
+        depth: 0,
+        query_source: "main".to_owned(),
+        session: id.clone(),
+        session_cwd: setup.cwd.clone(),
+        parent_tool_use_id: None,
+        cwd: setup.cwd.clone(),
+    }
+}
+
+fn lead_record(team: &Team, run_id: &RunId) -> Result<RunRecord, CliError> {
+    let process =
+        process::current().map_err(|e| CliError::new(ExitKind::Failed, "process", e.to_string(), ""))?;
+    let id = AgentId::member(&AgentName::team_lead(), &team.name);
+    Ok(RunRecord::starting(&id, 1, run_id, process, clock::now()))
+}
+
+impl Session {
+    /// Ends in order: teammates first (unless panes are to stay), then the record, then the team if
+    /// nobody needed it. Returns what could not be ended as it should.
+    pub async fn finish(self, keep_panes: bool) -> Vec<String> {
+        let mut troubles = Vec::new();
+        let keeps = keep_panes && self.backend != BackendType::InProcess;
+        if !keeps {
+            for (name, outcome) in self.lead.supervisor.stop_all("the leader ends").await {
+                if !matches!(&outcome, crate::team::supervisor::StopOutcome::Over(e) if e.state == AgentState::Stopped)
+                {
+                    troubles.push(format!("{name} did not end in order: {outcome:?}"));
+                }
+            }
+        }
+        if let Err(error) = self.lead.reporter.set_state(AgentState::Stopped).await {
+            troubles.push(error.to_string());
+        }
+        self.stop.cancel();
+        if let Err(error) = session::remove_if_unused(&self.team).await {
+            troubles.push(error.to_string());
+        }
+        troubles
+    }
+}
+
+/// Runs one teammate in this process, from its spec file.
+pub async fn worker(
+    setup: &Setup,
+    spec: WorkerSpec,
+    observers: Vec<Arc<dyn Observer>>,
+    control: RunnerControl,
+) -> Result<RunnerExit, CliError> {
+    let team = session::open(&setup.paths, &setup.disk, &spec.team, setup.durability()).await?;
+    let (load, file) = (team.paths.clone(), team.paths.team_file());
+    let listed = setup.disk.run(&file, move || Roster::load(&load)).await?;
+    let is_listed = listed.is_some_and(|t| t.members.iter().any(|m| m.agent_id == spec.agent_id));
+    if !is_listed {
+        return Err(CliError::usage(
+            format!("{} is not in the roster of {}", spec.name, spec.team),
+            "a worker is started by its leader, not by hand",
+        ));
+    }
+    let reporters = Arc::new(Reporters::default());
+    let mut all: Vec<Arc<dyn Observer>> = vec![reporters.clone()];
+    all.extend(observers);
+    let kit = Arc::new(Kit::new(tools::all()));
+    let runtime =
+        make_runtime(setup, kit, Definitions::new(Vec::new()), Arc::new(Fan(all)), team.name.as_str());
+    let host = Host { runtime, team, reporters, asks: AskRoute::Mail };
+    Ok(teammate::run(host, spec, control).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_separated_by_commas_outside_parentheses() {
+        assert_eq!(split_rules("Read, Bash(git log:*,x),Edit(a)"), ["Read", "Bash(git log:*,x)", "Edit(a)"]);
+        assert_eq!(split_rules(" ,"), Vec::<String>::new());
+    }
+}

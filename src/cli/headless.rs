@@ -1,0 +1,304 @@
+//! `festoon -p`: one prompt, turns until all is quiet, one result.
+
+use super::args::OutputFormat;
+use super::compose::{LeadPlan, Session, lead};
+use super::error::CliError;
+use super::feed;
+use super::output::result::{RunResult, Subtype, worst};
+use super::output::stream_json::Printer;
+use super::setup::Setup;
+use super::signals::{self, Signalled};
+use super::stdin;
+use crate::agent::context::spawn_in;
+use crate::agent::events::Observer;
+use crate::agent::first::first_message;
+use crate::agent::turn::{TurnEnd, TurnError, TurnInput, TurnStatus};
+use crate::store::{asks, run};
+use crate::team::bubble::NOBODY;
+use crate::team::lead::Settled;
+use crate::team::session::TeamTitle;
+use crate::wire::error::ExitKind;
+use crate::wire::permission::PermissionMode;
+use crate::wire::team::BackendType;
+use crate::wire::worker::AskPolicy;
+use anstream::{eprintln, println};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Who answers asks in a run without a terminal.
+pub fn ask_policy(setup: &Setup) -> AskPolicy {
+    setup.shared.ask_timeout.map_or(AskPolicy::Deny, AskPolicy::WaitSeconds)
+}
+
+/// The prompt: the flag's value, with what was piped in after it.
+fn whole_prompt(flag: &str) -> Result<(String, Option<String>), CliError> {
+    let piped = stdin::read(!flag.is_empty())?;
+    let prompt = match (flag.trim().is_empty(), piped.text.trim().is_empty()) {
+        (true, true) => {
+            return Err(CliError::usage("there is no prompt", "festoon -p 'what to do', or pipe it in"));
+        }
+        (true, false) => piped.text,
+        (false, true) => flag.to_owned(),
+        (false, false) => format!("{flag}\n\n{}", piped.text),
+    };
+    Ok((prompt, piped.warning))
+}
+
+/// Runs it; the exit status is the return value.
+pub async fn run(setup: &Setup, flag: &str, format: OutputFormat) -> Result<Option<ExitKind>, CliError> {
+    let started = Instant::now();
+    let model = setup.model()?;
+    let (prompt, warning) = whole_prompt(flag)?;
+    let mut signals = signals::listen()?;
+    let printer = (format == OutputFormat::StreamJson).then(Printer::start).transpose()?;
+    let observers: Vec<Arc<dyn Observer>> =
+        printer.iter().map(|p| Arc::new(p.lines()) as Arc<dyn Observer>).collect();
+    let plan = LeadPlan {
+        model,
+        title: TeamTitle::Session,
+        asks: ask_policy(setup),
+        definitions: Vec::new(),
+        observers,
+        default_mode: PermissionMode::Default,
+        rules: Vec::new(),
+    };
+    let mut session = lead(setup, plan).await?;
+    for warning in warning.iter().chain(&session.warnings) {
+        eprintln!("warning: {warning}");
+    }
+    let cancel = CancellationToken::new();
+    let feed_end = CancellationToken::new();
+    let feeding = printer.as_ref().map(|printer| {
+        let lines = printer.lines();
+        lines.print(&init(&session));
+        let (team, id) = (session.team.clone(), session.id.clone());
+        let context = Arc::clone(&session.lead.agent.core().context);
+        let end = feed_end.clone();
+        spawn_in(&context, async move { feed::follow(team, end, |event| lines.team_event(event, &id)).await })
+    });
+    let mut run = Run { rounds: 0, text: String::new(), last: None, interrupted: false };
+    let outcome = run.until_quiet(setup, &mut session, &prompt, &cancel, &mut signals).await;
+    let denied = denied_elsewhere(&session).await?;
+    let mut result = run.result(&session, started, denied).await?;
+    if let Err(error) = outcome {
+        result.fail(error);
+    }
+    for trouble in session.finish(setup.shared.keep_team).await {
+        eprintln!("warning: {trouble}");
+    }
+    feed_end.cancel();
+    if let Some(feeding) = feeding {
+        match feeding.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => eprintln!("warning: {error}"),
+            Err(error) => eprintln!("warning: {error}"),
+        }
+    }
+    print(&result.object, format, printer);
+    if let Some(error) = result.object.error.clone() {
+        CliError { exit: ExitKind::Failed, report: error }
+            .show(setup.shared.json || format != OutputFormat::Text);
+    }
+    Ok(result.exit)
+}
+
+fn print(result: &RunResult, format: OutputFormat, printer: Option<Printer>) {
+    match (format, printer) {
+        (OutputFormat::StreamJson, Some(printer)) => printer.finish(result),
+        (OutputFormat::Text, _) => {
+            if !result.result.is_empty() && result.error.is_none() {
+                println!("{}", result.result.trim_end());
+            }
+        }
+        (OutputFormat::Json | OutputFormat::StreamJson, _) => println!("{}", json!(result)),
+    }
+}
+
+/// The first line of the stream.
+fn init(session: &Session) -> serde_json::Value {
+    let core = session.lead.agent.core();
+    json!({
+        "type": "system", "subtype": "init", "session_id": session.id,
+        "cwd": core.context.cwd, "model": core.model.full, "tools": core.tool_names(),
+        "agents": session.runtime.definitions.names(), "permission_mode": core.permissions.mode(),
+        "team": session.team.name, "backend": session.backend, "backend_reason": session.backend_reason,
+        "version": env!("CARGO_PKG_VERSION"),
+    })
+}
+
+struct Run {
+    rounds: u32,
+    text: String,
+    last: Option<TurnEnd>,
+    interrupted: bool,
+}
+
+struct Outcome {
+    object: RunResult,
+    exit: Option<ExitKind>,
+}
+
+impl Outcome {
+    fn fail(&mut self, error: CliError) {
+        self.exit = worst(self.exit.into_iter().chain([error.exit]));
+        self.object.is_error = true;
+        self.object.subtype = Subtype::ErrorDuringExecution;
+        self.object.result.clone_from(&error.report.message);
+        self.object.error = Some(error.report);
+    }
+}
+
+impl Run {
+    /// The prompt's turn, then a turn for whatever mail comes, until all is quiet.
+    async fn until_quiet(
+        &mut self,
+        setup: &Setup,
+        session: &mut Session,
+        prompt: &str,
+        cancel: &CancellationToken,
+        signals: &mut mpsc::UnboundedReceiver<Signalled>,
+    ) -> Result<(), CliError> {
+        let agent = &session.lead.agent;
+        let first = first_message(&session.runtime, &agent.core().context, agent.branch(), prompt);
+        let mut input = TurnInput::Prompt(first);
+        loop {
+            let end = {
+                let turn = session.lead.turn(input, cancel);
+                tokio::pin!(turn);
+                loop {
+                    tokio::select! {
+                        biased;
+                        end = &mut turn => break end?,
+                        Some(_) = signals.recv() => {
+                            self.interrupted = true;
+                            cancel.cancel();
+                        }
+                    }
+                }
+            };
+            self.take(end);
+            if self.interrupted {
+                return Ok(());
+            }
+            let limit = setup.shared.wait.map(Duration::from_secs);
+            let settled = tokio::select! {
+                biased;
+                Some(_) = signals.recv() => {
+                    self.interrupted = true;
+                    return Ok(());
+                }
+                settled = session.lead.settle() => settled?,
+                () = async { match limit { Some(limit) => tokio::time::sleep(limit).await, None => std::future::pending().await } } => return Ok(()),
+            };
+            match settled {
+                Settled::Mail => input = TurnInput::Mail,
+                Settled::Quiet => return Ok(()),
+            }
+        }
+    }
+
+    fn take(&mut self, end: TurnEnd) {
+        self.rounds += end.rounds;
+        if !end.text.trim().is_empty() {
+            self.text.clone_from(&end.text);
+        }
+        if end.rounds > 0 || self.last.is_none() {
+            self.last = Some(end);
+        }
+    }
+
+    async fn result(&self, session: &Session, started: Instant, denied: bool) -> Result<Outcome, CliError> {
+        let tally = &session.runtime.tally;
+        let mut total = tally.total();
+        let mut by_model = tally.by_model();
+        add_workers(session, &mut total, &mut by_model).await?;
+        let denials = tally.denials();
+        let nobody = denied || denials.iter().any(|d| d.nobody_to_ask);
+        let mut outcome = Outcome {
+            object: RunResult {
+                kind: "result",
+                subtype: Subtype::Success,
+                is_error: false,
+                result: self.text.clone(),
+                session_id: session.id.clone(),
+                num_turns: self.rounds,
+                duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+                total_cost_usd: total.cost_usd,
+                usage: total.usage,
+                model_usage: by_model,
+                permission_denials: denials,
+                error: None,
+            },
+            exit: nobody.then_some(ExitKind::Denied),
+        };
+        if self.interrupted {
+            outcome.fail(CliError::new(ExitKind::Interrupted, "interrupted", "the run was interrupted", ""));
+            return Ok(outcome);
+        }
+        match self.last.as_ref().map(|end| &end.status) {
+            Some(TurnStatus::Failed(error)) => outcome.fail(turn_error(error)),
+            Some(TurnStatus::Cancelled) => {
+                outcome.fail(CliError::new(
+                    ExitKind::Interrupted,
+                    "interrupted",
+                    "the turn was interrupted",
+                    "",
+                ));
+            }
+            Some(TurnStatus::MaxRounds) => {
+                outcome.exit = worst(outcome.exit.into_iter().chain([ExitKind::Limit]));
+                outcome.object.is_error = true;
+                outcome.object.subtype = Subtype::ErrorMaxTurns;
+            }
+            Some(TurnStatus::Completed) | None => {}
+        }
+        Ok(outcome)
+    }
+}
+
+/// A failed turn as an error that ends the program.
+pub fn turn_error(error: &TurnError) -> CliError {
+    match error {
+        TurnError::Model(error) => error.into(),
+        TurnError::Store(error) => CliError { exit: ExitKind::Failed, report: error.report() },
+        TurnError::Stopped(why) => CliError::new(
+            ExitKind::Failed,
+            "stopped",
+            format!("the model stopped: {why}"),
+            "ask it in another way",
+        ),
+    }
+}
+
+/// Adds what workers of their own process have used.
+async fn add_workers(
+    session: &Session,
+    total: &mut crate::agent::tally::ModelUse,
+    by_model: &mut std::collections::BTreeMap<String, crate::agent::tally::ModelUse>,
+) -> Result<(), CliError> {
+    let roster = session.team.roster().await?;
+    let paths = session.team.paths.clone();
+    for member in roster.members.iter().filter(|m| m.backend_type != BackendType::InProcess) {
+        let (paths, name) = (paths.clone(), member.agent_name.clone());
+        let file = paths.run(&name);
+        let record = session.team.disk.run(&file, move || run::load(&paths, &name)).await?;
+        if let Some(record) = record.filter(|r| r.incarnation == member.incarnation) {
+            for sum in [&mut *total, by_model.entry(member.model.clone()).or_default()] {
+                sum.usage += record.usage;
+                sum.cost_usd += record.cost;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a call in any process was denied because nobody could be asked.
+async fn denied_elsewhere(session: &Session) -> Result<bool, CliError> {
+    let paths = session.team.paths.clone();
+    let dir = paths.asks_dir();
+    let all = session.team.disk.run(&dir, move || asks::list(&paths)).await?;
+    Ok(all.iter().any(|(ask, _, _)| ask.closed.as_ref().is_some_and(|c| c.reason == NOBODY)))
+}

@@ -1,0 +1,108 @@
+//! L6: the face: arguments, commands, what is printed, and the composition root.
+//!
+//! The only layer that prints, reads the environment, or wires the others together.
+
+pub mod args;
+pub mod commands;
+pub mod compose;
+pub mod environment;
+pub mod error;
+pub mod feed;
+pub mod headless;
+pub mod output;
+pub mod settings;
+pub mod setup;
+pub mod signals;
+pub mod stdin;
+pub mod view;
+
+use args::{Cli, OutputFormat};
+use clap::{CommandFactory, Parser};
+use commands::Command;
+use error::CliError;
+use std::process::ExitCode;
+
+/// The whole program behind the guard: parses, runs, shows the error, returns the status.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let as_json = cli.shared.json || (cli.print.is_some() && cli.output_format != OutputFormat::Text);
+    match execute(cli) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            error.show(as_json);
+            ExitCode::from(error.exit.code())
+        }
+    }
+}
+
+/// Wrong arguments, help and version.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args().any(|a| a == "--json");
+    if error.use_stderr() && wants_json {
+        let text = error.to_string();
+        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let error = CliError::usage(message, "festoon --help");
+        error.show(true);
+        return ExitCode::from(error.exit.code());
+    }
+    // Nowhere to print to means nothing to print.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+fn execute(cli: Cli) -> Result<u8, CliError> {
+    if let Some(Command::Teammate(args)) = &cli.command {
+        commands::teammate::start_over(args)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let outcome = runtime.block_on(dispatch(cli));
+    // Whatever still runs in the background has been told to end; nothing waits for it.
+    runtime.shutdown_background();
+    Ok(outcome?.map_or(0, |exit| exit.code()))
+}
+
+async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliError> {
+    if let Some(command) = cli.command {
+        return command.run(cli.shared).await;
+    }
+    if let Some(prompt) = cli.print {
+        let setup = setup::Setup::new(cli.shared)?;
+        return headless::run(&setup, &prompt, cli.output_format).await;
+    }
+    if let Some(word) = &cli.prompt {
+        suggest(word)?;
+    }
+    Err(CliError::usage("the interactive session is not here yet", "festoon -p 'what to do'"))
+}
+
+/// Refuses a lone word that is nearly a subcommand (contract §4).
+fn suggest(word: &str) -> Result<(), CliError> {
+    if word.split_whitespace().count() != 1 {
+        return Ok(());
+    }
+    let near = Cli::command()
+        .get_subcommands()
+        .filter(|c| !c.is_hide_set())
+        .map(|c| c.get_name().to_owned())
+        .find(|name| strsim::damerau_levenshtein(name, word) <= 1 + usize::from(name.len() > 5));
+    match near {
+        None => Ok(()),
+        Some(name) => Err(CliError::usage(
+            format!("{word:?} is no command; did you mean {name:?}?"),
+            format!("festoon {name}; to say it to the agent, write more than one word or use -p"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,95 @@
+//! What every command starts from: environment, places, settings, directory.
+
+use super::args::Shared;
+use super::environment::Environment;
+use super::error::CliError;
+use super::settings::{self, Loaded};
+use crate::agent::disk::Disk;
+use crate::model::connect::ConnectOptions;
+use crate::model::http::HttpClient;
+use crate::model::limiter::Limiter;
+use crate::model::registry::{ModelRef, ModelSetupError, choose};
+use crate::model::scripted::gates::Gates;
+use crate::store::paths::Paths;
+use crate::wire::error::ExitKind;
+use crate::wire::settings::Durability;
+use std::path::PathBuf;
+
+/// The start of a command.
+pub struct Setup {
+    /// The environment.
+    pub environment: Environment,
+    /// Where everything is.
+    pub paths: Paths,
+    /// The store thread.
+    pub disk: Disk,
+    /// The working directory, links resolved.
+    pub cwd: PathBuf,
+    /// Settings and rules.
+    pub loaded: Loaded,
+    /// The flags.
+    pub shared: Shared,
+}
+
+impl Setup {
+    /// Reads the environment and the settings.
+    pub fn new(shared: Shared) -> Result<Self, CliError> {
+        let environment = Environment::snapshot();
+        let cwd = std::env::current_dir().and_then(|d| d.canonicalize()).map_err(|e| {
+            CliError::new(
+                ExitKind::Failed,
+                "io",
+                format!("the working directory cannot be used: {e}"),
+                "go to a directory that exists",
+            )
+        })?;
+        let paths = Paths::resolve(&|key| environment.get_os(key))?;
+        let mut loaded = settings::load(&paths, &cwd, shared.settings.as_deref())?;
+        let limits = &mut loaded.settings.limits;
+        limits.max_depth = shared.max_depth.or(limits.max_depth);
+        limits.max_agents = shared.max_agents.or(limits.max_agents);
+        limits.max_agents_total = shared.max_agents_total.or(limits.max_agents_total);
+        Ok(Self { environment, paths, disk: Disk::start()?, cwd, loaded, shared })
+    }
+
+    /// The same on another directory or settings, for a worker.
+    pub fn durability(&self) -> Durability {
+        self.loaded.settings.durability.unwrap_or_default()
+    }
+
+    /// The main agent's model.
+    pub fn model(&self) -> Result<ModelRef, CliError> {
+        let flag = self.shared.model.as_deref();
+        let chosen = choose(flag, self.environment.all(), &self.loaded.settings).map_err(no_model)?;
+        Ok(chosen.anchored(&self.cwd))
+    }
+
+    /// How models are reached.
+    pub fn connect_options(&self) -> ConnectOptions {
+        ConnectOptions {
+            env: self.environment.all().clone(),
+            providers: self.loaded.settings.providers.clone(),
+            retry: self.loaded.settings.retry.clone(),
+            limiter: Limiter::default(),
+            http: HttpClient::default(),
+            gates: Gates::default(),
+        }
+    }
+}
+
+/// A model that cannot be used, as an error that ends the program.
+pub fn no_model(error: ModelSetupError) -> CliError {
+    let (exit, kind, hint) = match &error {
+        ModelSetupError::NoModel => {
+            (ExitKind::NoModel, "no_model", "`festoon demo` shows a team at work without one")
+        }
+        ModelSetupError::NoKey(_) => (ExitKind::NoModel, "no_model", "set the key, or try `festoon demo`"),
+        ModelSetupError::Script(_) => {
+            (ExitKind::Usage, "script", "docs/formats/script.md describes the format")
+        }
+        ModelSetupError::Name(..) | ModelSetupError::Provider(..) | ModelSetupError::AliasLoop(_) => {
+            (ExitKind::Usage, "usage", "for example --model anthropic:NAME")
+        }
+    };
+    CliError::new(exit, kind, error.to_string(), hint)
+}

@@ -1,0 +1,193 @@
+//! The leader: the main agent with its mail, its team, and the question whether all is quiet.
+
+use super::context::Team;
+use super::mailbox::{FileMailbox, is_for_model};
+use super::pump::{Control, Pump};
+use super::reporter::Reporter;
+use super::supervisor::Supervisor;
+use super::wake::Topic;
+use crate::agent::context::spawn_in;
+use crate::agent::turn::{Agent, TurnEnd, TurnInput};
+use crate::store::error::StoreError;
+use crate::store::{asks, run};
+use crate::wire::ask::AskStatus;
+use crate::wire::ids::{AgentName, RunId};
+use crate::wire::mail::Wake;
+use crate::wire::run::AgentState;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// What waiting came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// Mail starts a turn.
+    Mail,
+    /// Every teammate is idle, nothing is unread, nothing is asked.
+    Quiet,
+}
+
+/// The main agent and its team.
+pub struct Lead {
+    /// The agent.
+    pub agent: Agent,
+    /// Its mail.
+    pub mailbox: Arc<FileMailbox>,
+    /// Its teammates.
+    pub supervisor: Supervisor,
+    /// Its run record.
+    pub reporter: Arc<Reporter>,
+    interrupts: watch::Receiver<u64>,
+}
+
+/// What one look at the team saw; two equal looks in a row are one consistent picture, since every
+/// change raises a number.
+#[derive(Debug, PartialEq, Eq)]
+struct Picture {
+    members: Vec<(AgentName, RunId, AgentState, u64, u64, u64)>,
+    lead_seq: u64,
+    open_asks: usize,
+    busy: bool,
+}
+
+impl Lead {
+    /// Starts the leader's pump.
+    pub fn new(
+        agent: Agent,
+        mailbox: Arc<FileMailbox>,
+        supervisor: Supervisor,
+        reporter: Arc<Reporter>,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let (out, mut controls) = mpsc::unbounded_channel();
+        let (interrupt, interrupts) = watch::channel(0);
+        let context = Arc::clone(&agent.core().context);
+        let pump = Pump::new(Arc::clone(&mailbox), agent.transcript().clone(), out);
+        drop(spawn_in(&context, pump.run(cancel.clone())));
+        let members = supervisor.clone();
+        drop(spawn_in(&context, async move {
+            while let Some(word) = controls.recv().await {
+                match word {
+                    Control::ShutdownAnswer { from, request_id, refused } => {
+                        members.answered(from, request_id, refused);
+                    }
+                    Control::Interrupt => interrupt.send_modify(|n| *n += 1),
+                    Control::Leave { .. } => {}
+                }
+            }
+        }));
+        Self { agent, mailbox, supervisor, reporter, interrupts }
+    }
+
+    fn team(&self) -> &Team {
+        self.mailbox.team()
+    }
+
+    /// One turn, with the run record kept true. `cancel` ends it; so does an interrupt by mail.
+    pub async fn turn(
+        &mut self,
+        input: TurnInput,
+        cancel: &CancellationToken,
+    ) -> Result<TurnEnd, StoreError> {
+        self.reporter.set_state(AgentState::Working).await?;
+        self.interrupts.borrow_and_update();
+        let mine = cancel.child_token();
+        let end = {
+            let turn = self.agent.turn(input, &mine);
+            tokio::pin!(turn);
+            let mut listens = true;
+            loop {
+                tokio::select! {
+                    biased;
+                    end = &mut turn => break end,
+                    changed = self.interrupts.changed(), if listens => {
+                        listens = changed.is_ok();
+                        if listens { mine.cancel() }
+                    }
+                }
+            }
+        };
+        let delivered = self.mailbox.delivered_seq();
+        self.reporter.change(|r| r.delivered_seq = r.delivered_seq.max(delivered)).await?;
+        self.reporter.set_state(AgentState::Idle).await?;
+        Ok(end)
+    }
+
+    /// Whether mail waits that starts a turn.
+    pub async fn has_mail(&self) -> bool {
+        match self.mailbox.peek().await {
+            Ok(mail) => mail.iter().any(|c| is_for_model(c) && c.message.wake != Wake::Queue),
+            Err(error) => {
+                tracing::warn!(%error, "mail could not be read");
+                false
+            }
+        }
+    }
+
+    /// Waits until mail starts a turn.
+    pub async fn mail(&self) {
+        let mut inbox = self.team().hub.signal(Topic::Inbox(AgentName::team_lead()));
+        while !self.has_mail().await {
+            inbox.changed().await;
+        }
+    }
+
+    /// Waits until mail starts a turn or the whole team is quiet.
+    pub async fn settle(&self) -> Result<Settled, StoreError> {
+        let hub = &self.team().hub;
+        let mut inbox = hub.signal(Topic::Inbox(AgentName::team_lead()));
+        let mut runs = hub.signal(Topic::Runs);
+        let mut asks = hub.signal(Topic::Asks);
+        let mut team = hub.signal(Topic::Team);
+        loop {
+            if self.has_mail().await {
+                return Ok(Settled::Mail);
+            }
+            let first = self.look().await?;
+            if !first.busy && first == self.look().await? && !self.has_mail().await {
+                return Ok(Settled::Quiet);
+            }
+            tokio::select! {
+                () = inbox.changed() => {}
+                () = runs.changed() => {}
+                () = asks.changed() => {}
+                () = team.changed() => {}
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<Picture, StoreError> {
+        let living = self.supervisor.living().await;
+        let team = self.team().clone();
+        let dir = team.paths.dir().to_owned();
+        let disk = team.disk.clone();
+        disk.run(&dir, move || {
+            let mut picture = Picture { members: Vec::new(), lead_seq: 0, open_asks: 0, busy: false };
+            for name in living {
+                let counts = team.inbox(&name).counts()?;
+                match run::load(&team.paths, &name)? {
+                    Some(record) => {
+                        picture.busy |= record.state != AgentState::Idle || counts.waiting_turn > 0;
+                        picture.members.push((
+                            name,
+                            record.run_id.clone(),
+                            record.state,
+                            record.turns,
+                            record.delivered_seq,
+                            counts.last_seq,
+                        ));
+                    }
+                    None => picture.busy = true,
+                }
+            }
+            picture.lead_seq = team.inbox(&AgentName::team_lead()).counts()?.last_seq;
+            picture.open_asks =
+                asks::list(&team.paths)?.iter().filter(|(_, status, _)| *status == AskStatus::Open).count();
+            picture.busy |= picture.open_asks > 0;
+            picture.members.sort_by(|a, b| a.0.cmp(&b.0));
+            Ok(picture)
+        })
+        .await
+    }
+}

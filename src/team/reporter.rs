@@ -1,0 +1,169 @@
+//! Keeps `run/<agent>.json` true: what the agents of this process say of themselves.
+//!
+//! Changes of state are written before they count; tools and tokens follow within [`FLUSH_AFTER`].
+//! What is written is read at the moment of writing, so a late write never brings back an old state.
+
+use super::context::Team;
+use crate::agent::context::AgentContext;
+use crate::agent::events::{AgentEvent, Observer};
+use crate::store::error::StoreError;
+use crate::store::{clock, run};
+use crate::wire::ids::AgentName;
+use crate::wire::run::{AgentState, RunRecord};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// How long small changes are gathered before they are written.
+pub const FLUSH_AFTER: Duration = Duration::from_millis(100);
+
+struct Said {
+    record: RunRecord,
+    waiting: u32,
+}
+
+/// The record of one agent.
+pub struct Reporter {
+    team: Team,
+    name: AgentName,
+    said: Arc<Mutex<Said>>,
+    changed: Notify,
+}
+
+impl Reporter {
+    /// Starts from a record that is not written yet.
+    pub fn new(team: Team, name: AgentName, record: RunRecord) -> Self {
+        Self { team, name, said: Arc::new(Mutex::new(Said { record, waiting: 0 })), changed: Notify::new() }
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The record as it is now.
+    pub fn record(&self) -> RunRecord {
+        self.said().record.clone()
+    }
+
+    /// Enters a state and writes it.
+    pub async fn set_state(&self, state: AgentState) -> Result<(), StoreError> {
+        self.change(|record| {
+            if state == AgentState::Working {
+                record.turns += 1;
+                record.unanswered_shutdown = None;
+            }
+            record.state = state;
+            record.since = clock::now();
+            record.heartbeat = (state == AgentState::Working).then(clock::now);
+            record.current_tool = None;
+        })
+        .await
+    }
+
+    /// Changes the record and writes it.
+    pub async fn change(&self, change: impl FnOnce(&mut RunRecord)) -> Result<(), StoreError> {
+        change(&mut self.said().record);
+        self.write().await
+    }
+
+    async fn write(&self) -> Result<(), StoreError> {
+        let said = Arc::clone(&self.said);
+        let paths = self.team.paths.clone();
+        let file = paths.run(&self.name);
+        self.team
+            .disk
+            .run(&file, move || {
+                let record = said.lock().unwrap_or_else(PoisonError::into_inner).record.clone();
+                if record.state == AgentState::Starting {
+                    return run::begin(&paths, &record);
+                }
+                run::write(&paths, &record)
+            })
+            .await?;
+        self.team.hub.poke(super::wake::Topic::Runs);
+        Ok(())
+    }
+
+    /// Writes gathered changes until cancelled.
+    pub async fn flush(self: Arc<Self>, cancel: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = self.changed.notified() => {}
+            }
+            if tokio::time::timeout(FLUSH_AFTER, cancel.cancelled()).await.is_ok() {
+                return;
+            }
+            if let Err(error) = self.write().await {
+                tracing::warn!(%error, "the run record could not be written");
+            }
+        }
+    }
+
+    fn observe(&self, event: &AgentEvent) {
+        let mut said = self.said();
+        match event {
+            AgentEvent::ToolStarted { tool, summary, .. } => {
+                let what = if summary.is_empty() { tool } else { summary };
+                said.record.current_tool = Some(what.chars().take(200).collect());
+            }
+            AgentEvent::ToolEnded { .. } => said.record.current_tool = None,
+            AgentEvent::Message { response: Some(response), .. } => {
+                said.record.usage += response.usage;
+                said.record.cost += response.cost;
+            }
+            AgentEvent::Waiting(begins) => {
+                said.waiting = if *begins { said.waiting + 1 } else { said.waiting.saturating_sub(1) };
+                let busy = matches!(said.record.state, AgentState::Working | AgentState::Waiting);
+                if busy {
+                    let waits = said.waiting > 0;
+                    said.record.state = if waits { AgentState::Waiting } else { AgentState::Working };
+                    said.record.since = clock::now();
+                }
+            }
+            AgentEvent::RoundStarted(_) => {}
+            _ => return,
+        }
+        if said.record.heartbeat.is_some() {
+            said.record.heartbeat = Some(clock::now());
+        }
+        drop(said);
+        self.changed.notify_one();
+    }
+}
+
+/// All records of this process; takes what agents do to the record of the named agent they work below.
+#[derive(Default)]
+pub struct Reporters {
+    by_name: Mutex<HashMap<AgentName, Arc<Reporter>>>,
+}
+
+impl Reporters {
+    fn table(&self) -> MutexGuard<'_, HashMap<AgentName, Arc<Reporter>>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a record.
+    pub fn add(&self, reporter: &Arc<Reporter>) {
+        self.table().insert(reporter.name.clone(), Arc::clone(reporter));
+    }
+
+    /// Takes it out, unless a newer one has its name.
+    pub fn remove(&self, reporter: &Arc<Reporter>) {
+        let mut table = self.table();
+        if table.get(&reporter.name).is_some_and(|r| Arc::ptr_eq(r, reporter)) {
+            table.remove(&reporter.name);
+        }
+    }
+}
+
+impl Observer for Reporters {
+    fn event(&self, agent: &AgentContext, event: &AgentEvent) {
+        let reporter = self.table().get(&agent.root).cloned();
+        if let Some(reporter) = reporter {
+            reporter.observe(event);
+        }
+    }
+}

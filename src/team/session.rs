@@ -1,0 +1,107 @@
+//! The team every session has: made at its start, removed at a clean end if nobody needed it.
+
+use super::context::Team;
+use super::wake::WakeHub;
+use crate::agent::disk::Disk;
+use crate::store::error::StoreError;
+use crate::store::inbox::Inbox;
+use crate::store::paths::Paths;
+use crate::store::roster::Roster;
+use crate::store::sign::Keys;
+use crate::store::{asks, clock, lock, slug};
+use crate::wire::ids::{AgentId, AgentName, SessionId, TeamName};
+use crate::wire::settings::Durability;
+use crate::wire::team::{TEAM_VERSION, TeamFile};
+use uuid::Uuid;
+
+/// What a new team is called.
+pub enum TeamTitle<'a> {
+    /// `session-` and eight characters.
+    Session,
+    /// As the user or a blueprint says.
+    Named {
+        /// The display name.
+        name: &'a str,
+        /// What it is for.
+        description: &'a str,
+    },
+}
+
+/// Makes a team with this process as its leader.
+pub async fn create(
+    paths: &Paths,
+    disk: &Disk,
+    title: TeamTitle<'_>,
+    session: &SessionId,
+    durability: Durability,
+) -> Result<Team, StoreError> {
+    let (name, display_name, description) = match title {
+        TeamTitle::Session => {
+            let text = format!("session-{}", &Uuid::new_v4().simple().to_string()[..8]);
+            (slug::team_name(&text)?, text, String::new())
+        }
+        TeamTitle::Named { name, description } => {
+            (slug::team_name(name)?, name.trim().to_owned(), description.to_owned())
+        }
+    };
+    let file = TeamFile {
+        version: TEAM_VERSION,
+        name: name.clone(),
+        display_name,
+        description,
+        created_at: clock::now(),
+        lead_agent_id: AgentId::member(&AgentName::team_lead(), &name),
+        lead_session_id: session.clone(),
+        hidden_pane_ids: Vec::new(),
+        allowed_paths: Vec::new(),
+        members: Vec::new(),
+    };
+    let all = paths.clone();
+    let team_paths = paths.team(&name);
+    let made = team_paths.clone();
+    let keys = disk
+        .run(team_paths.dir(), move || {
+            all.ensure_root()?;
+            Roster::create(&all, &file)?;
+            let keys = Keys::create(&made)?;
+            Inbox::new(&made, &AgentName::team_lead(), &keys, durability).create()?;
+            if !lock::hold_for_life(&made.leader_lock(), &format!("leader of {}", made.dir().display()))? {
+                return Err(StoreError::Exists { path: made.leader_lock() });
+            }
+            Ok(keys)
+        })
+        .await?;
+    let hub = WakeHub::start(&team_paths)?;
+    Ok(Team { name, paths: team_paths, keys, disk: disk.clone(), hub, durability })
+}
+
+/// Opens a team that is there, as a worker or a terminal that looks at it.
+pub async fn open(
+    paths: &Paths,
+    disk: &Disk,
+    name: &TeamName,
+    durability: Durability,
+) -> Result<Team, StoreError> {
+    let team_paths = paths.team(name);
+    let load = team_paths.clone();
+    let keys = disk.run(team_paths.dir(), move || Keys::load(&load)).await?;
+    let hub = WakeHub::start(&team_paths)?;
+    Ok(Team { name: name.clone(), paths: team_paths, keys, disk: disk.clone(), hub, durability })
+}
+
+/// Removes a session's team unless it had a member, an ask or mail; says whether it did.
+pub async fn remove_if_unused(team: &Team) -> Result<bool, StoreError> {
+    let (paths, inbox) = (team.paths.clone(), team.inbox(&AgentName::team_lead()));
+    let dir = paths.dir().to_owned();
+    team.disk
+        .run(&dir, move || {
+            let team = Roster::load(&paths)?;
+            let had_members = team.is_some_and(|r| !r.members.is_empty());
+            if had_members || !asks::list(&paths)?.is_empty() || inbox.counts()?.last_seq > 0 {
+                return Ok(false);
+            }
+            Roster::remove_team(&paths)?;
+            Ok(true)
+        })
+        .await
+}

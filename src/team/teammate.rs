@@ -1,0 +1,397 @@
+//! The life of one teammate, in the leader's process or in a worker's: wait, work, tell, repeat.
+//!
+//! One loop owns the agent. Its state is written before it counts: *working* before mail is
+//! acknowledged, the idle notice before *idle*; so whoever looks from outside never sees a quiet team
+//! with something under way.
+
+use super::bubble::FileBroker;
+use super::context::Team;
+use super::executor::{RunnerControl, RunnerExit};
+use super::mailbox::{FileMailbox, Sender, is_for_model};
+use super::pump::{Control, Pump};
+use super::reporter::{Reporter, Reporters};
+use crate::agent::build::{AgentPlan, build};
+use crate::agent::context::{AgentContext, Tier, spawn_in};
+use crate::agent::first::first_message;
+use crate::agent::permissions::Permissions;
+use crate::agent::ports::Mailbox;
+use crate::agent::resolve::resolve;
+use crate::agent::runtime::Runtime;
+use crate::agent::transcript::{NewLine, RUN_ENDED};
+use crate::agent::turn::{Agent, TurnEnd, TurnInput, TurnStatus};
+use crate::os::process;
+use crate::store::clock;
+use crate::wire::event::EventKind;
+use crate::wire::frame::{FrameType, IdleNotification, IdleReason, ShutdownAnswer};
+use crate::wire::ids::AgentName;
+use crate::wire::mail::{Draft, Wake};
+use crate::wire::run::{AgentState, RunRecord};
+use crate::wire::worker::WorkerSpec;
+use serde_json::json;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// How the leader hears of an ask whose file was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskRoute {
+    /// The leader is in this process.
+    Memory,
+    /// By mail.
+    Mail,
+}
+
+/// What a teammate needs from its process.
+#[derive(Clone)]
+pub struct Host {
+    /// What all agents of the process share.
+    pub runtime: Arc<Runtime>,
+    /// The team.
+    pub team: Team,
+    /// The run records of the process.
+    pub reporters: Arc<Reporters>,
+    /// How the leader hears of asks.
+    pub asks: AskRoute,
+}
+
+/// Runs a teammate to its end.
+pub async fn run(host: Host, spec: WorkerSpec, control: RunnerControl) -> RunnerExit {
+    let record = match process::current() {
+        Ok(process) => {
+            RunRecord::starting(&spec.agent_id, spec.incarnation, &spec.run_id, process, clock::now())
+        }
+        Err(error) => return RunnerExit { exit: error.to_string(), failed: true },
+    };
+    let reporter = Arc::new(Reporter::new(host.team.clone(), spec.name.clone(), record));
+    host.reporters.add(&reporter);
+    let ended = CancellationToken::new();
+    let context = context(&spec);
+    let flusher = spawn_in(&context, Arc::clone(&reporter).flush(ended.clone()));
+    let exit = match Teammate::start(&host, &spec, &reporter, &ended).await {
+        Ok(teammate) => teammate.live(control).await,
+        Err(why) => RunnerExit { exit: why, failed: true },
+    };
+    ended.cancel();
+    // The flusher only ever ends by the token; a panic in it has been logged by the runtime.
+    let _ = flusher.await;
+    let last = if exit.failed { AgentState::Failed } else { AgentState::Stopped };
+    if let Err(error) = reporter.set_state(last).await {
+        tracing::warn!(%error, "the last state could not be written");
+    }
+    host.reporters.remove(&reporter);
+    exit
+}
+
+/// Who the teammate is.
+pub fn context(spec: &WorkerSpec) -> AgentContext {
+    AgentContext {
+        id: spec.agent_id.clone(),
+        name: Some(spec.name.clone()),
+        agent_type: spec.definition.name.clone(),
+        tier: Tier::Teammate,
+        team: spec.team.clone(),
+        root: spec.name.clone(),
+        incarnation: spec.incarnation,
+        color: Some(spec.color.clone()),
+        depth: spec.depth,
+        query_source: format!("agent:teammate:{}", spec.definition.name),
+        session: spec.lead_session_id.clone(),
+        session_cwd: spec.lead_cwd.clone(),
+        parent_tool_use_id: spec.tool_use_id.clone(),
+        cwd: spec.cwd.clone(),
+    }
+}
+
+/// Why a teammate waits no longer.
+enum Next {
+    Turn(TurnInput),
+    Leave(Leave),
+}
+
+/// Why it ends.
+enum Leave {
+    /// The leader ends, or its model agreed to a request.
+    Agreed(Option<String>),
+    /// Its owner cancelled it.
+    Cancelled,
+}
+
+struct Teammate {
+    agent: Agent,
+    mailbox: Arc<FileMailbox>,
+    reporter: Arc<Reporter>,
+    controls: mpsc::UnboundedReceiver<Control>,
+    spec: WorkerSpec,
+    first: Option<TurnInput>,
+}
+
+impl Teammate {
+    async fn start(
+        host: &Host,
+        spec: &WorkerSpec,
+        reporter: &Arc<Reporter>,
+        ended: &CancellationToken,
+    ) -> Result<Self, String> {
+        let runtime = &host.runtime;
+        reporter.set_state(AgentState::Starting).await.map_err(|e| e.to_string())?;
+        let model = runtime.models.find(&spec.model, &spec.model).map_err(|e| e.to_string())?;
+        let mailbox = FileMailbox::new(
+            host.team.clone(),
+            spec.name.clone(),
+            spec.incarnation,
+            Some(spec.color.clone()),
+        );
+        let mailbox = Arc::new(mailbox.running_in(spec.backend));
+        let port: Arc<dyn Mailbox> = mailbox.clone();
+        let context = context(spec);
+        let paths = runtime.paths.project(&spec.lead_cwd);
+        let output_dir = paths.output_dir(&spec.lead_session_id);
+        let mut project = vec![resolve(&spec.cwd)];
+        project.extend(spec.additional_directories.iter().map(|d| resolve(d)));
+        let permissions = Permissions::new(
+            spec.permission_mode,
+            spec.rules.clone(),
+            project,
+            runtime.home.clone(),
+            runtime.paths.closed(),
+            output_dir.clone(),
+        );
+        let addendum = include_str!("../agent/prompts/teammate.md")
+            .replace("{name}", spec.name.as_str())
+            .replace("{team}", spec.team.as_str());
+        let plan = AgentPlan {
+            context,
+            max_rounds: spec.definition.max_turns,
+            definition: spec.definition.clone(),
+            model,
+            permissions,
+            parent_tools: None,
+            always_tools: vec!["SendMessage".to_owned()],
+            mailbox: Some(Arc::clone(&port)),
+            broker: Arc::new(FileBroker::new(
+                host.team.clone(),
+                spec.asks,
+                (host.asks == AskRoute::Mail).then(|| Arc::clone(&port)),
+            )),
+            transcript: paths.sidechain(&spec.lead_session_id, &spec.agent_id),
+            output_dir,
+            run_id: spec.run_id.clone(),
+            prompt_addendum: Some(addendum),
+            slot: None,
+        };
+        let built = build(runtime, plan).await.map_err(|e| e.to_string())?;
+        for notice in built.notices {
+            let fields = json!({ "reason": notice });
+            host.team.log(EventKind::Notice, &spec.name, spec.incarnation, fields).await;
+        }
+        let first = if built.restored && !built.agent.is_fresh() {
+            built.unanswered.then_some(TurnInput::Continue)
+        } else {
+            let prompt =
+                first_message(runtime, &built.agent.core().context, built.agent.branch(), &spec.prompt);
+            Some(TurnInput::Prompt(prompt))
+        };
+        let (out, controls) = mpsc::unbounded_channel();
+        let pump = Pump::new(Arc::clone(&mailbox), built.agent.transcript().clone(), out);
+        drop(spawn_in(&built.agent.core().context, pump.run(ended.clone())));
+        Ok(Self {
+            agent: built.agent,
+            mailbox,
+            reporter: Arc::clone(reporter),
+            controls,
+            spec: spec.clone(),
+            first,
+        })
+    }
+
+    async fn live(mut self, mut control: RunnerControl) -> RunnerExit {
+        let mut next = match self.first.take() {
+            Some(input) => Next::Turn(input),
+            None => match self.reporter.set_state(AgentState::Idle).await {
+                Ok(()) => self.wait(&control).await,
+                Err(error) => return RunnerExit { exit: error.to_string(), failed: true },
+            },
+        };
+        loop {
+            let leave = match next {
+                Next::Leave(leave) => leave,
+                Next::Turn(input) => match self.work(input, &mut control).await {
+                    Ok(None) => {
+                        next = self.wait(&control).await;
+                        continue;
+                    }
+                    Ok(Some(leave)) => leave,
+                    Err(error) => return RunnerExit { exit: error, failed: true },
+                },
+            };
+            return self.leave(leave).await;
+        }
+    }
+
+    /// One turn, with its idle notice; returns why to leave, if it is time.
+    async fn work(&mut self, input: TurnInput, control: &mut RunnerControl) -> Result<Option<Leave>, String> {
+        self.reporter.set_state(AgentState::Working).await.map_err(|e| e.to_string())?;
+        control.interrupt.borrow_and_update();
+        let cancel = control.cancel.child_token();
+        let agreed = self.mailbox.leaving();
+        let mut leave = None;
+        let end = {
+            let mut interrupts = true;
+            let mut agrees = true;
+            let turn = self.agent.turn(input, &cancel);
+            tokio::pin!(turn);
+            loop {
+                tokio::select! {
+                    biased;
+                    end = &mut turn => break end,
+                    changed = control.interrupt.changed(), if interrupts => {
+                        interrupts = changed.is_ok();
+                        if interrupts { cancel.cancel() }
+                    }
+                    () = agreed.cancelled(), if agrees => {
+                        agrees = false;
+                        cancel.cancel();
+                    }
+                    Some(word) = self.controls.recv() => match word {
+                        Control::Interrupt => cancel.cancel(),
+                        Control::Leave { request_id } => {
+                            leave = Some(Leave::Agreed(Some(request_id)));
+                            cancel.cancel();
+                        }
+                        Control::ShutdownAnswer { .. } => {}
+                    }
+                }
+            }
+        };
+        let delivered = self.mailbox.delivered_seq();
+        if agreed.is_cancelled() {
+            leave = leave.or(Some(Leave::Agreed(None)));
+        }
+        if control.cancel.is_cancelled() {
+            leave = Some(Leave::Cancelled);
+        }
+        let unanswered = if leave.is_none() { self.mailbox.drop_shutdown() } else { None };
+        self.tell_idle(&end).await;
+        self.reporter
+            .change(|record| record.delivered_seq = record.delivered_seq.max(delivered))
+            .await
+            .map_err(|e| e.to_string())?;
+        if leave.is_none() {
+            self.reporter.set_state(AgentState::Idle).await.map_err(|e| e.to_string())?;
+            if unanswered.is_some() {
+                let told = self.reporter.change(|record| record.unanswered_shutdown = unanswered).await;
+                told.map_err(|e| e.to_string())?;
+            }
+        }
+        Ok(leave)
+    }
+
+    /// Waits for mail that starts a turn, or the end. Costs nothing meanwhile.
+    async fn wait(&mut self, control: &RunnerControl) -> Next {
+        loop {
+            match self.mailbox.peek().await {
+                Ok(mail) if mail.iter().any(|c| is_for_model(c) && c.message.wake != Wake::Queue) => {
+                    return Next::Turn(TurnInput::Mail);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "mail could not be read"),
+            }
+            tokio::select! {
+                biased;
+                () = control.cancel.cancelled() => return Next::Leave(Leave::Cancelled),
+                Some(word) = self.controls.recv() => {
+                    if let Control::Leave { request_id } = word {
+                        return Next::Leave(Leave::Agreed(Some(request_id)));
+                    }
+                }
+                () = self.mailbox.changed() => {}
+            }
+        }
+    }
+
+    /// Tells the leader that the turn is over, with its final words.
+    async fn tell_idle(&self, end: &TurnEnd) {
+        let (reason, error) = match &end.status {
+            TurnStatus::Completed | TurnStatus::MaxRounds => (IdleReason::Available, None),
+            TurnStatus::Cancelled => (IdleReason::Interrupted, None),
+            TurnStatus::Failed(error) => (IdleReason::Failed, Some(error.to_string())),
+        };
+        let result = Some(end.text.clone()).filter(|t| !t.trim().is_empty());
+        let wake = if result.is_some() || error.is_some() { Wake::Turn } else { Wake::Queue };
+        let (usage, cost) = self.agent.used();
+        let text = match (reason, end.rounds) {
+            (IdleReason::Available, 0) => return,
+            (IdleReason::Available, _) => format!("{} is idle.", self.spec.name),
+            (IdleReason::Interrupted, _) => format!("{} was interrupted and is idle.", self.spec.name),
+            (IdleReason::Failed | IdleReason::Blocked, _) => {
+                format!("{} failed and is idle.", self.spec.name)
+            }
+        };
+        let notice = IdleNotification {
+            reason,
+            result: result.clone(),
+            error: error.clone(),
+            task_id: None,
+            usage,
+            cost,
+        };
+        let team = self.mailbox.team();
+        match Draft::frame(FrameType::IdleNotification, text, &notice) {
+            Ok(mut draft) => {
+                draft.summary = result.as_deref().map(first_line);
+                let sent =
+                    self.mailbox.post(&AgentName::team_lead(), draft.waking(wake), Sender::Trusted).await;
+                if let Err(error) = sent {
+                    let fields = json!({ "reason": format!("the idle notice was not stored: {error}") });
+                    team.log(EventKind::Notice, &self.spec.name, self.spec.incarnation, fields).await;
+                }
+            }
+            Err(error) => tracing::error!(%error, "the idle notice could not be encoded"),
+        }
+        let fields =
+            json!({ "reason": reason, "error": error, "rounds": end.rounds, "usage": usage, "cost": cost });
+        team.log(EventKind::Idle, &self.spec.name, self.spec.incarnation, fields).await;
+    }
+
+    async fn leave(self, leave: Leave) -> RunnerExit {
+        if let Err(error) = self.reporter.set_state(AgentState::Stopping).await {
+            tracing::warn!(%error, "the state could not be written");
+        }
+        let exit = match leave {
+            Leave::Cancelled => "cancelled",
+            Leave::Agreed(request) => {
+                if let Some(request_id) = request {
+                    approve(&self.mailbox, &self.spec, request_id).await;
+                }
+                "agreed to shut down"
+            }
+        };
+        if let Err(error) = self.agent.transcript().append(vec![NewLine::system(RUN_ENDED, exit)]).await {
+            tracing::warn!(%error, "the end of the run could not be recorded");
+        }
+        RunnerExit { exit: exit.to_owned(), failed: false }
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().find(|l| !l.trim().is_empty()).unwrap_or_default().trim().chars().take(200).collect()
+}
+
+/// Agrees to a shutdown request in the name of the runtime.
+async fn approve(mailbox: &FileMailbox, spec: &WorkerSpec, request_id: String) {
+    let answer = ShutdownAnswer {
+        request_id,
+        pane_id: None,
+        backend_type: spec.backend.as_str().to_owned(),
+        reason: None,
+    };
+    let text = format!("{} shuts down.", spec.name);
+    let sent = match Draft::frame(FrameType::ShutdownApproved, text, &answer) {
+        Ok(draft) => mailbox.post(&AgentName::team_lead(), draft.waking(Wake::Queue), Sender::Trusted).await,
+        Err(error) => return tracing::error!(%error, "the answer could not be encoded"),
+    };
+    if let Err(error) = sent {
+        // The leader's ladder sees the exit all the same.
+        tracing::warn!(%error, "the answer to a shutdown request was not stored");
+    }
+}

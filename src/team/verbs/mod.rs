@@ -1,0 +1,41 @@
+//! The team tools a model can call, one file each.
+
+pub mod agent;
+pub mod send_message;
+
+use super::supervisor::Supervisor;
+use crate::agent::build::AgentCore;
+use crate::agent::ports::{Mailbox, Toolkit};
+use crate::tools::tool::Tool;
+use std::sync::{Arc, OnceLock};
+
+/// Makes the tools of every agent: the ones that act on the world, then the ones that act on agents.
+pub struct Kit {
+    world: Vec<Arc<dyn Tool>>,
+    supervisor: OnceLock<Supervisor>,
+}
+
+impl Kit {
+    /// With the tools that all agents share.
+    pub fn new(world: Vec<Arc<dyn Tool>>) -> Self {
+        Self { world, supervisor: OnceLock::new() }
+    }
+
+    /// Gives the main agent its team; before that, and in worker processes, nobody starts teammates.
+    pub fn lead(&self, supervisor: Supervisor) {
+        // A process has one leader; a second one is never made.
+        let _ = self.supervisor.set(supervisor);
+    }
+}
+
+impl Toolkit for Kit {
+    fn tools(&self, core: &Arc<AgentCore>, mailbox: Option<&Arc<dyn Mailbox>>) -> Vec<Arc<dyn Tool>> {
+        let supervisor = self.supervisor.get().filter(|_| core.context.depth == 0).cloned();
+        let mut tools = self.world.clone();
+        tools.push(Arc::new(agent::AgentTool::new(Arc::clone(core), supervisor.clone())));
+        if let Some(mailbox) = mailbox {
+            tools.push(Arc::new(send_message::SendMessage::new(Arc::clone(mailbox), supervisor)));
+        }
+        tools
+    }
+}

@@ -1,0 +1,114 @@
+//! Wake-ups: who waits for a file to change is told, by the watch, by memory, or by the net.
+//!
+//! A signal is a hint: whoever is woken looks for itself. One watcher serves the process.
+
+use crate::store::watch::{self, WatchGuard, Watcher};
+use crate::store::{error::StoreError, paths::TeamPaths};
+use crate::wire::ids::AgentName;
+use crate::wire::limits::{POLL_NET, POLL_NET_NETWORK};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch as channel;
+
+/// What can change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// The inbox of an agent.
+    Inbox(AgentName),
+    /// Any run record.
+    Runs,
+    /// Any ask or decision.
+    Asks,
+    /// The event log or the roster.
+    Team,
+}
+
+#[derive(Default)]
+struct Signals {
+    by_topic: Mutex<HashMap<Topic, channel::Sender<()>>>,
+}
+
+impl Signals {
+    fn sender(&self, topic: Topic) -> channel::Sender<()> {
+        let mut all = self.by_topic.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(topic).or_insert_with(|| channel::channel(()).0).clone()
+    }
+
+    fn poke(&self, topic: Topic) {
+        self.sender(topic).send_replace(());
+    }
+
+    fn poke_all(&self, chosen: impl Fn(&Topic) -> bool) {
+        let all = self.by_topic.lock().unwrap_or_else(PoisonError::into_inner);
+        for (topic, sender) in all.iter() {
+            if chosen(topic) {
+                sender.send_replace(());
+            }
+        }
+    }
+
+    fn inbox_changed(&self, file: &OsStr) {
+        let name = file.to_str().and_then(|f| f.strip_suffix(".json"));
+        match name.map(AgentName::new) {
+            Some(Ok(agent)) => self.poke(Topic::Inbox(agent)),
+            // Locks, temporary files and archives wake nobody; an empty name means: look at everything.
+            _ if file.is_empty() => self.poke_all(|t| matches!(t, Topic::Inbox(_))),
+            _ => {}
+        }
+    }
+}
+
+/// Hands out signals for one team.
+#[derive(Clone)]
+pub struct WakeHub {
+    signals: Arc<Signals>,
+    net: Duration,
+    _watches: Arc<(Watcher, Vec<WatchGuard>)>,
+}
+
+impl WakeHub {
+    /// Watches a team's directories.
+    pub fn start(team: &TeamPaths) -> Result<Self, StoreError> {
+        let signals = Arc::new(Signals::default());
+        let watcher = Watcher::start()?;
+        let inboxes = Arc::clone(&signals);
+        let runs = Arc::clone(&signals);
+        let asks = Arc::clone(&signals);
+        let whole = Arc::clone(&signals);
+        let guards = vec![
+            watcher.watch(&team.inboxes(), move |file| inboxes.inbox_changed(file))?,
+            watcher.watch(&team.run_dir(), move |_| runs.poke(Topic::Runs))?,
+            watcher.watch(&team.asks_dir(), move |_| asks.poke(Topic::Asks))?,
+            watcher.watch(team.dir(), move |_| whole.poke(Topic::Team))?,
+        ];
+        let net = if watch::is_network_fs(team.dir()) { POLL_NET_NETWORK } else { POLL_NET };
+        Ok(Self { signals, net, _watches: Arc::new((watcher, guards)) })
+    }
+
+    /// Wakes those who wait for `topic` in this process.
+    pub fn poke(&self, topic: Topic) {
+        self.signals.poke(topic);
+    }
+
+    /// A signal for `topic`; changes from now on are seen.
+    pub fn signal(&self, topic: Topic) -> Signal {
+        Signal { changes: self.signals.sender(topic).subscribe(), net: self.net }
+    }
+}
+
+/// Waits for changes of one topic.
+#[derive(Clone)]
+pub struct Signal {
+    changes: channel::Receiver<()>,
+    net: Duration,
+}
+
+impl Signal {
+    /// Resolves at the next change, or when the net is due. Changes between two calls are not missed.
+    pub async fn changed(&mut self) {
+        // Elapsed is the net; a closed channel cannot be, since the hub outlives its signals' users.
+        let _ = tokio::time::timeout(self.net, self.changes.changed()).await;
+    }
+}
