@@ -14,3 +14,4 @@ pub mod guard;
 mod guard_loop;
 mod guard_wire;
 pub mod process;
+pub mod replace;

@@ -10,13 +10,12 @@ use crate::cli::error::CliError;
 use crate::cli::setup::Setup;
 use crate::cli::signals::{self, Signalled};
 use crate::cli::view::View;
+use crate::os::replace;
 use crate::store::spec;
 use crate::team::executor::RunnerControl;
 use crate::wire::error::ExitKind;
 use crate::wire::worker::{WORKER_SPEC_VERSION, WorkerSpec};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -54,9 +53,8 @@ pub fn start_over(args: &Args) -> Result<(), CliError> {
     environment.extend(KEPT.iter().filter_map(|key| Some(((*key).to_owned(), here.get(key)?.to_owned()))));
     environment.extend(identity(&spec));
     environment.insert(RUN_MARK.to_owned(), spec.run_id.to_string());
-    let mut again = Command::new(std::env::current_exe()?);
-    again.env_clear().envs(&environment).arg("teammate").arg("--spec").arg(&args.spec);
-    Err(again.exec().into())
+    Err(replace::with_self(&["teammate".as_ref(), "--spec".as_ref(), args.spec.as_os_str()], &environment)
+        .into())
 }
 
 /// What a worker and its tools are told about who they are (contract §2).
