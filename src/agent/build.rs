@@ -42,8 +42,6 @@ pub struct AgentPlan {
     pub broker: Arc<dyn PermissionBroker>,
     /// Its transcript.
     pub transcript: PathBuf,
-    /// Where long outputs go.
-    pub output_dir: PathBuf,
     /// This run of it.
     pub run_id: RunId,
     /// Added to the definition's system prompt.
@@ -70,8 +68,6 @@ pub struct AgentCore {
     pub files: Arc<FileCache>,
     /// What its commands have left running.
     pub shells: Arc<Shells>,
-    /// Where long outputs go.
-    pub output_dir: PathBuf,
     /// Its place among the running agents.
     pub slot: Option<Arc<Slot>>,
     /// All that agents of this process share.
@@ -131,7 +127,6 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
         broker: plan.broker,
         files: Arc::new(FileCache::default()),
         shells: Arc::new(Shells::default()),
-        output_dir: plan.output_dir,
         slot: plan.slot,
         runtime: Arc::clone(runtime),
         tool_names: OnceLock::new(),

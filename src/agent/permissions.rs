@@ -20,7 +20,7 @@ pub struct Permissions {
     pub home: Option<PathBuf>,
     /// Directories that no tool may touch.
     pub closed: Vec<PathBuf>,
-    /// The one directory below them that the agent may read.
+    /// The one directory below them that the agent may read: where its long outputs go.
     pub own_output: PathBuf,
 }
 

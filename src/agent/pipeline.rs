@@ -86,7 +86,7 @@ async fn run_call(
             Err(refusal) => refusal,
         },
     };
-    let output = cap::cap(output, TOOL_RESULT_CHARS, &core.output_dir, &id).await;
+    let output = cap::cap(output, TOOL_RESULT_CHARS, &core.permissions.own_output, &id).await;
     observe_end(core, &call, &output);
     match output.content {
         ToolContent::Text(text) => Block::tool_result(&id, &text, output.is_error),
@@ -295,7 +295,7 @@ fn tool_context(core: &Arc<AgentCore>, id: &str, cancel: &CancellationToken) -> 
         shells: Arc::clone(&core.shells),
         environment: Arc::clone(&core.runtime.environment),
         closed: core.permissions.closed.clone().into(),
-        output_dir: core.output_dir.clone(),
+        output_dir: core.permissions.own_output.clone(),
         progress: Arc::new(Progress { core: Arc::clone(core), id: id.to_owned() }),
     }
 }

@@ -163,7 +163,6 @@ async fn start(
         mailbox: None,
         broker: Arc::clone(&parent.broker),
         transcript,
-        output_dir: parent.output_dir.clone(),
         run_id: RunId::generate(),
         prompt_addendum: None,
         slot: Some(slot),
@@ -183,6 +182,7 @@ async fn finish(built: &Built, meta_path: PathBuf, meta: AgentMeta, end: &TurnEn
         TurnStatus::Failed(_) => "failed",
     };
     let core = built.agent.core();
+    core.shells.end().await;
     let ended = built.agent.transcript().append(vec![NewLine::system(RUN_ENDED, status)]).await;
     let meta = AgentMeta { status: status.to_owned(), ..meta };
     let path = meta_path.clone();

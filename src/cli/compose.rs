@@ -320,13 +320,12 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
         context: context.clone(),
         definition,
         model,
-        permissions: permissions(setup, mode, rules, output_dir.clone()),
+        permissions: permissions(setup, mode, rules, output_dir),
         parent_tools: None,
         always_tools: Vec::new(),
         mailbox: Some(port),
         broker,
         transcript: project.transcript(&id),
-        output_dir,
         run_id: run_id.clone(),
         prompt_addendum: setup.shared.append_system_prompt.clone(),
         slot: None,
@@ -424,6 +423,7 @@ impl Session {
                 }
             }
         }
+        self.lead.agent.core().shells.end().await;
         if let Err(error) = self.lead.reporter.set_state(AgentState::Stopped).await {
             troubles.push(error.to_string());
         }

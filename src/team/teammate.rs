@@ -153,8 +153,8 @@ impl Teammate {
             spec.rules.clone(),
             project,
             runtime.home.clone(),
-            runtime.paths.closed(),
-            output_dir.clone(),
+            runtime.paths.closed().iter().map(|d| resolve(d)).collect(),
+            resolve(&output_dir),
         );
         let addendum = include_str!("../agent/prompts/teammate.md")
             .replace("{name}", spec.name.as_str())
@@ -174,7 +174,6 @@ impl Teammate {
                 (host.asks == AskRoute::Mail).then(|| Arc::clone(&port)),
             )),
             transcript: paths.sidechain(&spec.lead_session_id, &spec.agent_id),
-            output_dir,
             run_id: spec.run_id.clone(),
             prompt_addendum: Some(addendum),
             slot: None,
@@ -354,6 +353,7 @@ impl Teammate {
     }
 
     async fn leave(self, leave: Leave) -> RunnerExit {
+        self.agent.core().shells.end().await;
         if let Err(error) = self.reporter.set_state(AgentState::Stopping).await {
             tracing::warn!(%error, "the state could not be written");
         }
