@@ -311,6 +311,17 @@ mod tests {
             &self.1
         }
 
+        /// Does it again until `name` is heard; every time something must be.
+        fn after_some(&mut self, act: impl Fn(), name: &str) -> Vec<String> {
+            let mut all = Vec::new();
+            while !all.iter().any(|heard| heard == name) {
+                self.forget();
+                act();
+                all.extend_from_slice(self.until(|names| !names.is_empty()));
+            }
+            all
+        }
+
         fn forget(&mut self) {
             while self.0.try_recv().is_ok() {}
             self.1.clear();
@@ -374,22 +385,11 @@ mod tests {
                 std::fs::create_dir(&dir).expect("makes a third");
             }
             heard.until(|names| names.contains(&String::new()));
-            heard.forget();
-            // The empty name may be of the move; only the armed watch tells of the file.
-            let deadline = Instant::now() + Duration::from_secs(10);
-            while !heard.1.contains(&"a.json".to_owned()) {
-                assert!(Instant::now() < deadline, "silent in round {round}: {:?}", heard.1);
-                replace(&dir.join("a.json"));
-                if let Ok(name) = heard.0.recv_timeout(Duration::from_millis(50)) {
-                    heard.1.push(name);
-                }
-            }
+            // Until the last word about the old directories has come, an empty name may stand for a file.
+            heard.after_some(|| replace(&dir.join("a.json")), "a.json");
             replace(&old.join("b.json"));
-            heard.forget();
-            replace(&dir.join("c.json"));
-            let names = heard.until(|names| names.contains(&"c.json".to_owned()));
+            let names = heard.after_some(|| replace(&dir.join("c.json")), "c.json");
             assert!(!names.contains(&"b.json".to_owned()), "the old directory is not ours: {names:?}");
-            heard.forget();
         }
     }
 
@@ -427,8 +427,9 @@ mod tests {
         let shared = Arc::clone(&second.shared);
         drop(second);
         until("nothing is watched", || shared.dirs.names().is_empty());
-        let shared = Arc::downgrade(&shared); // that was the last but for an errand
-        until("the watcher ends", || shared.upgrade().is_none());
+        let ended = Arc::downgrade(&shared);
+        drop(shared); // the last, but for an errand
+        until("the watcher ends", || ended.upgrade().is_none());
     }
 
     #[test]
