@@ -61,7 +61,7 @@ pub(super) fn ack(inbox: &Inbox, ids: &[MessageId], patience: Patience) -> Resul
         }
         if changed {
             let old = Held::take_old(&mut loaded.items, INBOX_BYTES);
-            held.archive(&old)?;
+            held.archive(&old, &loaded.items)?;
             held.store(&loaded.items, loaded.seq)?;
         }
         Ok(())
@@ -112,7 +112,7 @@ fn put_in_order(held: &Held<'_>, loaded: &mut Loaded, incarnation: Option<u32>) 
     }
     loaded.items = kept;
     if changed {
-        held.archive(&undeliverable)?;
+        held.archive(&undeliverable, &loaded.items)?;
         held.store(&loaded.items, loaded.seq)?;
     }
     Ok(())

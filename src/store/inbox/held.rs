@@ -12,7 +12,7 @@ use super::entries::{self, Item};
 use super::stamp::{Print, Stamp, Tally};
 use super::{Inbox, InboxNotice};
 use crate::wire::ids::MessageId;
-use crate::wire::limits::{INBOX_KEPT_READ, INBOX_KEPT_READ_BYTES};
+use crate::wire::limits::{INBOX_BYTES, INBOX_KEPT_READ, INBOX_KEPT_READ_BYTES};
 use crate::wire::mail::Message;
 use serde::Deserialize;
 use std::cell::Cell;
@@ -25,7 +25,9 @@ use std::path::PathBuf;
 pub(super) struct Held<'a> {
     pub inbox: &'a Inbox,
     lock: &'a File,
-    /// Length of the archive that the next stamp tells.
+    stamp: Option<Stamp>,
+    /// Length of the archive that the next stamp tells. What comes after it was appended by
+    /// somebody who died before the stamp, and perhaps before the inbox shrank.
     archived: Cell<Option<u64>>,
 }
 
@@ -42,7 +44,8 @@ pub(super) struct Loaded {
 
 impl<'a> Held<'a> {
     pub(super) fn new(inbox: &'a Inbox, lock: &'a File) -> Self {
-        Self { inbox, lock, archived: Cell::new(None) }
+        let stamp = Stamp::read(lock);
+        Self { inbox, lock, stamp, archived: Cell::new(stamp.map(|stamp| stamp.archived)) }
     }
 
     /// The bytes of the file with the stamp that describes them, if one does. `None` for a file
@@ -53,11 +56,8 @@ impl<'a> Held<'a> {
         let found = file.metadata().map_err(|e| StoreError::io("inspect", path, e))?;
         let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or(0) + 1);
         file.read_to_end(&mut bytes).map_err(|e| StoreError::io("read", path, e))?;
-        let stamp = Stamp::read(self.lock).filter(|stamp| stamp.print == Print::from(&found));
-        if let Some(stamp) = stamp {
-            self.archived.set(Some(stamp.archived));
-        }
-        Ok(Some((bytes, stamp)))
+        let print = Print::from(&found);
+        Ok(Some((bytes, self.stamp.filter(|stamp| stamp.print == print))))
     }
 
     /// All entries. A file that is no JSON array is set aside after a second look, and what can be
@@ -99,7 +99,7 @@ impl<'a> Held<'a> {
     fn largest_seq(&self, items: &[Item]) -> Result<u64, StoreError> {
         let inbox = &self.inbox.0;
         let mut largest = items.iter().map(Item::seq).max().unwrap_or(0);
-        largest = largest.max(Stamp::read(self.lock).map_or(0, |stamp| stamp.seq));
+        largest = largest.max(self.stamp.map_or(0, |stamp| stamp.seq));
         for line in jsonl::tail(&inbox.archive)? {
             largest = largest.max(serde_json::from_slice::<Place>(&line).map_or(0, |place| place.seq));
         }
@@ -124,15 +124,15 @@ impl<'a> Held<'a> {
         let found = atomic::replace_locked(&inbox.file, &inbox.temp, bytes, inbox.durability)?;
         let archived = match self.archived.get() {
             Some(archived) => archived,
-            None => std::fs::metadata(&inbox.archive).map_or(0, |found| found.len()),
+            None => unstamped(std::fs::metadata(&inbox.archive).map_or(0, |found| found.len())),
         };
         Stamp { print: Print::from(&found), seq, tally, archived }.write(self.lock);
         Ok(())
     }
 
     /// Appends entries to the archive, except those that a process appended which died before it
-    /// could shrink the inbox.
-    pub(super) fn archive(&self, items: &[Item]) -> Result<(), StoreError> {
+    /// could shrink the inbox. `staying` is what the inbox keeps.
+    pub(super) fn archive(&self, items: &[Item], staying: &[Item]) -> Result<(), StoreError> {
         if items.is_empty() {
             return Ok(());
         }
@@ -142,7 +142,7 @@ impl<'a> Held<'a> {
         let length =
             |file: &File| file.metadata().map(|m| m.len()).map_err(|e| StoreError::io("inspect", path, e));
         let now = length(&file)?;
-        let known = self.archived.get().unwrap_or(now).min(now);
+        let known = self.archived.get().unwrap_or_else(|| unstamped(now)).min(now);
         let surplus = jsonl::read_range(&file, path, known, now)?;
         let there: HashSet<MessageId> = surplus
             .split(|b| *b == b'\n')
@@ -154,7 +154,8 @@ impl<'a> Held<'a> {
             .map(|item| item.line.as_bytes())
             .collect();
         jsonl::append_to(&mut file, path, &lines, inbox.durability)?;
-        self.archived.set(Some(length(&file)?));
+        let again = staying.iter().any(|item| item.id().is_some_and(|id| there.contains(id)));
+        self.archived.set(Some(if again { known } else { length(&file)? }));
         Ok(())
     }
 
@@ -220,6 +221,12 @@ impl<'a> Held<'a> {
             }
         }
     }
+}
+
+/// How much of an archive is surely older than any write that was cut off, when no stamp says so:
+/// one write appends what an inbox holds, at most.
+fn unstamped(length: u64) -> u64 {
+    length.saturating_sub(INBOX_BYTES as u64)
 }
 
 /// Where an archived entry stood.

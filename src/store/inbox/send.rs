@@ -136,7 +136,7 @@ fn insert(held: &Held<'_>, line: &Line<'_>) -> Result<u64, StoreError> {
         return Err(StoreError::Full { agent: held.inbox.0.agent.clone(), messages: waiting, bytes });
     }
     let old = Held::take_old(&mut items, room);
-    held.archive(&old)?;
+    held.archive(&old, &items)?;
     items.push(item);
     held.store(&items, seq)?;
     Ok(seq)

@@ -52,8 +52,7 @@ pub(super) struct Stamp {
     pub seq: u64,
     /// What is in it.
     pub tally: Tally,
-    /// How long the archive was: what comes after it was appended by somebody who died before the
-    /// inbox shrank.
+    /// How long the archive was.
     pub archived: u64,
 }
 
