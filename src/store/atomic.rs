@@ -158,6 +158,7 @@ fn settle(path: &Path, durability: Durability) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::tests::team::make_pipe;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::PathBuf;
 
@@ -215,8 +216,7 @@ mod tests {
         let folder = dir.path().join("folder");
         std::fs::create_dir(&folder).expect("makes");
         let pipe = dir.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
-            .expect("pipe");
+        make_pipe(&pipe);
         for path in [&link, &dangling, &folder, &pipe] {
             let read = read_optional(path);
             assert!(matches!(&read, Err(StoreError::NotOurs { path: p, .. }) if p == path), "{read:?}");

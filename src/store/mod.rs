@@ -23,8 +23,6 @@ pub mod sign;
 pub mod slug;
 pub mod spec;
 #[cfg(test)]
-mod testing;
-#[cfg(test)]
 mod tests;
 pub mod transcript;
 pub mod watch;

@@ -1,8 +1,9 @@
 //! Rosters, run records, asks, transcripts, events, specs and signatures, with real files.
 
+pub(super) mod team;
+
 use super::error::StoreError;
 use super::roster::Roster;
-use super::testing::{Team, message, name, run_record, team_file};
 use super::transcript::{self, BadLine};
 use super::{asks, atomic, clock, events, run, spec};
 use crate::wire::ask::{Ask, AskKind, AskStatus, DecisionRecord};
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use team::{Team, message, name, run_record, team_file};
 
 fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).expect("JSON")

@@ -77,8 +77,8 @@ fn put_in_order(held: &Held<'_>, loaded: &mut Loaded, incarnation: Option<u32>) 
     let mut kept = Vec::with_capacity(loaded.items.len());
     let mut undeliverable = Vec::new();
     for mut item in loaded.items.drain(..) {
-        let message = match &item.message {
-            Ok(message) => message.clone(),
+        let (read, meant) = match &item.message {
+            Ok(message) => (message.read, message.incarnation),
             Err(why) => {
                 loaded.notices.push(held.set_entry_aside(&item, why.clone())?);
                 changed = true;
@@ -101,9 +101,11 @@ fn put_in_order(held: &Held<'_>, loaded: &mut Loaded, incarnation: Option<u32>) 
             seqs.insert(loaded.seq);
             changed = true;
         }
-        let ended = |mine: u32| message.incarnation.is_some_and(|meant| meant < mine);
-        if !message.read && incarnation.is_some_and(ended) {
-            loaded.notices.push(undeliverable_notice(&mut item));
+        let ended = matches!((meant, incarnation), (Some(meant), Some(mine)) if meant < mine);
+        if ended && let (false, Ok(message)) = (read, &item.message) {
+            loaded.notices.push(InboxNotice::Undeliverable { message: Box::new(message.clone()) });
+            let why = json!({ "reason": "it was for an agent that has ended", "at": clock::now() });
+            item.set("undeliverable", &why);
             undeliverable.push(item);
             changed = true;
             continue;
@@ -116,14 +118,6 @@ fn put_in_order(held: &Held<'_>, loaded: &mut Loaded, incarnation: Option<u32>) 
         held.store(&loaded.items, loaded.seq)?;
     }
     Ok(())
-}
-
-fn undeliverable_notice(item: &mut Item) -> InboxNotice {
-    item.set("undeliverable", &json!({ "reason": "it was for an agent that has ended", "at": clock::now() }));
-    match &item.message {
-        Ok(message) => InboxNotice::Undeliverable { message: Box::new(message.clone()) },
-        Err(why) => InboxNotice::Malformed { aside: std::path::PathBuf::new(), why: why.clone() },
-    }
 }
 
 /// Messages with what their signatures prove, in the order of delivery: shutdown, the user, the

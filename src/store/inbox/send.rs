@@ -4,6 +4,7 @@
 //! has touched the file, a copy of the bytes that wait with one line more, none of them parsed.
 
 use super::super::error::StoreError;
+use super::super::jsonl;
 use super::super::lock::Patience;
 use super::entries::{self, BETWEEN, EMPTY, FOOT, HEAD, Item, cost};
 use super::held::{Held, Loaded};
@@ -12,6 +13,9 @@ use super::{Inbox, log_notices};
 use crate::wire::ids::MessageId;
 use crate::wire::limits::{INBOX_BYTES, INBOX_MESSAGES};
 use crate::wire::mail::{MAX_TEXT_CHARS, Message, Receipt, Wake};
+
+/// The longest that the position can make a line longer by.
+const MAX_SEQ: &str = r#""seq":18446744073709551615,"#;
 
 /// A message as it will stand in the file, but for its position.
 struct Line<'a> {
@@ -43,9 +47,9 @@ pub(super) fn send(
     patience: Patience,
 ) -> Result<Option<Receipt>, StoreError> {
     let (message, id) = prepare(inbox, message)?;
-    let json = String::from_utf8_lossy(&super::super::jsonl::encode(&inbox.0.file, &message)?).into_owned();
+    let json = String::from_utf8_lossy(&jsonl::encode(&inbox.0.file, &message)?).into_owned();
     let line = Line { message: &message, id: &id, json };
-    let largest = line.at(u64::MAX)?.len() + HEAD.len() + FOOT.len();
+    let largest = line.json.len() + MAX_SEQ.len() + HEAD.len() + FOOT.len();
     if largest > INBOX_BYTES {
         return Err(too_large(inbox, largest, "bytes", INBOX_BYTES));
     }
@@ -94,7 +98,7 @@ fn may_append(bytes: &[u8], stamp: &Stamp, line: &Line<'_>) -> bool {
     };
     framed
         && stamp.tally.waiting < INBOX_MESSAGES as u64
-        && bytes.len() + cost(&line.json) + r#""seq":18446744073709551615,"#.len() <= INBOX_BYTES
+        && bytes.len() + cost(&line.json) + MAX_SEQ.len() <= INBOX_BYTES
         && std::str::from_utf8(bytes).is_ok_and(|text| !text.contains(line.id.as_str()))
 }
 

@@ -6,7 +6,7 @@ mod stress;
 use super::entries::{EMPTY, FOOT, HEAD};
 use super::*;
 use crate::store::run;
-use crate::store::testing::{Team, message, name, run_record};
+use crate::store::tests::team::{Team, make_pipe, message, name, run_record};
 use crate::wire::frame::FrameType;
 use crate::wire::limits::{INBOX_BYTES, INBOX_MESSAGES};
 use crate::wire::mail::{Origin, Wake};
@@ -330,8 +330,7 @@ fn what_is_no_file_of_ours_is_refused() {
         ("link", |path, target| symlink(target, path).expect("links")),
         ("dir", |path, _| std::fs::create_dir(path).expect("makes")),
         ("pipe", |path, _| {
-            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0)
-                .expect("makes");
+            make_pipe(path);
         }),
     ];
     for (kind, make) in kinds {

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::{put, text};
-use crate::store::testing::{Team, message};
+use crate::store::tests::team::{Team, message};
 use crate::wire::limits::{INBOX_BYTES, INBOX_KEPT_READ};
 use proptest::prelude::*;
 use std::collections::HashSet;

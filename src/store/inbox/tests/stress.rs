@@ -2,7 +2,7 @@
 
 use super::super::*;
 use crate::store::paths::Paths;
-use crate::store::testing::{Team, message, name};
+use crate::store::tests::team::{Team, message, name};
 use crate::wire::ids::TeamName;
 use serde::de::IgnoredAny;
 use std::collections::HashSet;

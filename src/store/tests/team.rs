@@ -2,11 +2,11 @@
 //!
 //! Compiled for tests only.
 
-use super::clock;
-use super::inbox::Inbox;
-use super::paths::{Paths, TeamPaths};
-use super::roster::Roster;
-use super::sign::Keys;
+use crate::store::clock;
+use crate::store::inbox::Inbox;
+use crate::store::paths::{Paths, TeamPaths};
+use crate::store::roster::Roster;
+use crate::store::sign::Keys;
 use crate::wire::frame::FrameType;
 use crate::wire::ids::{AgentId, AgentName, MessageId, RunId, SessionId, TeamName};
 use crate::wire::mail::{Message, Wake};
@@ -14,10 +14,12 @@ use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::settings::Durability;
 use crate::wire::team::{TEAM_VERSION, TeamFile};
 use crate::wire::usage::{Money, Usage};
+use std::path::Path;
+use std::process::Command;
 use tempfile::TempDir;
 
 /// The team `review` with its keys.
-pub(super) struct Team {
+pub(in crate::store) struct Team {
     pub home: TempDir,
     pub paths: Paths,
     pub team: TeamPaths,
@@ -25,7 +27,7 @@ pub(super) struct Team {
 }
 
 impl Team {
-    pub(super) fn new() -> Self {
+    pub(in crate::store) fn new() -> Self {
         let home = tempfile::tempdir().expect("temp dir");
         let paths = Paths::from_home(home.path());
         let team = Roster::create(&paths, &team_file("review")).expect("makes a team");
@@ -34,7 +36,7 @@ impl Team {
     }
 
     /// An inbox that is there, with the key of its owner.
-    pub(super) fn inbox(&self, agent: &str) -> Inbox {
+    pub(in crate::store) fn inbox(&self, agent: &str) -> Inbox {
         let agent = name(agent);
         self.keys.add_worker(&agent).expect("makes a key");
         let inbox = Inbox::new(&self.team, &agent, &self.keys, Durability::Process);
@@ -43,11 +45,17 @@ impl Team {
     }
 }
 
-pub(super) fn name(slug: &str) -> AgentName {
+/// A named pipe.
+pub(in crate::store) fn make_pipe(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status().expect("runs mkfifo");
+    assert!(made.success());
+}
+
+pub(in crate::store) fn name(slug: &str) -> AgentName {
     AgentName::new(slug).expect("slug")
 }
 
-pub(super) fn team_file(team: &str) -> TeamFile {
+pub(in crate::store) fn team_file(team: &str) -> TeamFile {
     let name = TeamName::new(team).expect("slug");
     TeamFile {
         version: TEAM_VERSION,
@@ -63,7 +71,7 @@ pub(super) fn team_file(team: &str) -> TeamFile {
     }
 }
 
-pub(super) fn message(from: &str, text: &str) -> Message {
+pub(in crate::store) fn message(from: &str, text: &str) -> Message {
     Message {
         id: Some(MessageId::generate()),
         seq: 0,
@@ -82,7 +90,7 @@ pub(super) fn message(from: &str, text: &str) -> Message {
     }
 }
 
-pub(super) fn run_record(agent: &str, run: &str, state: AgentState) -> RunRecord {
+pub(in crate::store) fn run_record(agent: &str, run: &str, state: AgentState) -> RunRecord {
     RunRecord {
         agent_id: AgentId::new(format!("{agent}@review")),
         incarnation: 1,
