@@ -29,6 +29,7 @@ use crate::team::context::Team;
 use crate::team::executor::{BoxFuture, RunnerControl, RunnerExit, TeammateRunner};
 use crate::team::lead::Lead;
 use crate::team::mailbox::FileMailbox;
+use crate::team::orphan;
 use crate::team::registry::{BackendFacts, BackendRegistry, TeammateMode, choose};
 use crate::team::reporter::{Reporter, Reporters};
 use crate::team::session::{self, TeamTitle};
@@ -458,6 +459,10 @@ pub async fn worker(
     let kit = Arc::new(Kit::new(tools::all()));
     let runtime =
         make_runtime(setup, kit, Definitions::new(Vec::new()), Arc::new(Fan(all)), team.name.as_str());
+    let what = setup.loaded.settings.orphaned_workers;
+    let watch =
+        orphan::watch(team.clone(), spec.name.clone(), spec.incarnation, what, control.cancel.clone());
+    drop(spawn_in(&teammate::context(&spec), watch));
     let host = Host { runtime, team, reporters, asks: AskRoute::Mail };
     Ok(teammate::run(host, spec, control).await)
 }

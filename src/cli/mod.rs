@@ -9,6 +9,7 @@ pub mod environment;
 pub mod error;
 pub mod feed;
 pub mod headless;
+pub mod logging;
 pub mod output;
 pub mod settings;
 pub mod setup;

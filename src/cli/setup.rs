@@ -3,6 +3,7 @@
 use super::args::Shared;
 use super::environment::Environment;
 use super::error::CliError;
+use super::logging;
 use super::settings::{self, Loaded};
 use crate::agent::disk::Disk;
 use crate::model::connect::ConnectOptions;
@@ -44,6 +45,7 @@ impl Setup {
             )
         })?;
         let paths = Paths::resolve(&|key| environment.get_os(key))?;
+        logging::start(&paths.logs(), environment.get("FESTOON_LOG"))?;
         let mut loaded = settings::load(&paths, &cwd, shared.settings.as_deref())?;
         let limits = &mut loaded.settings.limits;
         limits.max_depth = shared.max_depth.or(limits.max_depth);

@@ -6,6 +6,7 @@ use super::wake::{Signal, Topic};
 use crate::agent::ports::{BoxFuture, MailError, Mailbox};
 use crate::store::clock;
 use crate::store::error::StoreError;
+use crate::store::inbox::InboxNotice;
 use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, ShutdownAnswer, ShutdownRequest};
 use crate::wire::ids::{AgentName, MessageId};
@@ -146,6 +147,27 @@ impl FileMailbox {
         self.store(to, incarnation, draft).await
     }
 
+    /// What was wrong in the inbox: into the event log, and to the sender of what cannot be delivered.
+    async fn report(&self, notice: &InboxNotice) {
+        let fields = json!({ "reason": notice.sentence() });
+        let InboxNotice::Undeliverable { message } = notice else {
+            return self.team.log(EventKind::Notice, &self.me, self.incarnation, fields).await;
+        };
+        self.team.log(EventKind::Undeliverable, &self.me, self.incarnation, fields).await;
+        let Ok(sender) = AgentName::new(message.from.clone()) else { return };
+        let head: String = message.text.chars().take(200).collect();
+        let text = format!(
+            "Your message to {} was not delivered, since the agent it was meant for has ended and another has its \
+             name now. It began: {head}",
+            self.me
+        );
+        let system = Self::new(self.team.clone(), AgentName::system(), 1, None);
+        // A sender that has ended itself, or a person, has no inbox to be told in.
+        if let Err(error) = system.post(&sender, Draft::text(text), Sender::Trusted).await {
+            tracing::info!(%error, "the sender of undeliverable mail could not be told");
+        }
+    }
+
     async fn store(&self, to: &AgentName, incarnation: u32, draft: Draft) -> Result<Receipt, MailError> {
         let summary = draft.summary.clone();
         let kind = draft.kind.clone();
@@ -213,8 +235,7 @@ impl Mailbox for FileMailbox {
                 .await
                 .map_err(|e| explain(&e))?;
             for notice in &claim.notices {
-                let fields = json!({ "reason": notice.sentence() });
-                self.team.log(EventKind::Notice, &self.me, self.incarnation, fields).await;
+                self.report(notice).await;
             }
             let mail: Vec<Claimed> = claim.messages.into_iter().filter(is_for_model).take(max).collect();
             for claimed in &mail {

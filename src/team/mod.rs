@@ -7,6 +7,7 @@ pub mod executor;
 pub mod lead;
 pub mod lifecycle;
 pub mod mailbox;
+pub mod orphan;
 pub mod pump;
 pub mod rate;
 pub mod registry;

@@ -22,6 +22,8 @@ pub struct Settings {
     pub teams: Option<bool>,
     /// `auto`, `in-process`, `tmux` …
     pub teammate_mode: Option<String>,
+    /// What workers of their own process do when their leader is gone.
+    pub orphaned_workers: OrphanedWorkers,
     /// Bounds of the tree of agents.
     pub limits: LimitSettings,
     /// Retries of model requests.
@@ -126,6 +128,17 @@ impl Default for ShutdownSettings {
     fn default() -> Self {
         Self { polite_ms: 15_000, interrupt_ms: 5_000, terminate_ms: 5_000 }
     }
+}
+
+/// What a worker does when its leader is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OrphanedWorkers {
+    /// Finishes its turn, then waits for a leader to come back.
+    #[default]
+    Park,
+    /// Ends in order.
+    Exit,
 }
 
 /// What "stored" survives.
