@@ -104,6 +104,7 @@ pub struct Session {
     pub backend_reason: String,
     /// What a person should know before the first turn.
     pub warnings: Vec<String>,
+    backends: BackendRegistry,
     stop: CancellationToken,
 }
 
@@ -294,7 +295,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
         SupervisorParts {
             team: team.clone(),
             lead: Arc::new(context.clone()),
-            backends: registry,
+            backends: registry.clone(),
             defaults: SpawnDefaults {
                 backend,
                 asks,
@@ -342,7 +343,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let lead = Lead::new(built.agent, mailbox, supervisor, reporter, &stop);
     let mut warnings = setup.loaded.warnings.clone();
     warnings.extend(built.notices);
-    Ok(Session { lead, team, runtime, id, backend, backend_reason, warnings, stop })
+    Ok(Session { lead, team, runtime, id, backend, backend_reason, warnings, backends: registry, stop })
 }
 
 fn permissions(setup: &Setup, mode: PermissionMode, rules: Vec<Rule>, output_dir: PathBuf) -> Permissions {
@@ -424,6 +425,7 @@ impl Session {
                 }
             }
         }
+        self.backends.close().await;
         self.lead.agent.core().shells.end().await;
         if let Err(error) = self.lead.reporter.set_state(AgentState::Stopped).await {
             troubles.push(error.to_string());

@@ -10,6 +10,7 @@
 mod handle;
 mod layout;
 mod server;
+mod socket;
 
 pub use server::{TmuxError, TmuxTarget};
 
@@ -172,6 +173,17 @@ impl TeammateExecutor for TmuxExecutor {
             let run = run?;
             let pane = self.shared.adopt(member, run).await?;
             Some(Box::new(PaneHandle(pane)) as Box<dyn TeammateHandle>)
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let TmuxTarget::Private { socket_name } = self.target() else { return };
+            // Panes that are there belong to teammates that stay.
+            if matches!(self.shared.server.panes().await, Ok(panes) if panes.iter().any(|pane| !pane.dead)) {
+                return;
+            }
+            socket::remove_when_dead(socket::path(socket_name, self.shared.server.env())).await;
         })
     }
 }

@@ -109,6 +109,11 @@ pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// The number of the user this process acts as.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 fn identity(stat: &Stat) -> ProcessId {
     ProcessId { pid: stat.pid, start_time: stat.start_time, boot_id: boot_id().to_owned(), host: host() }
 }

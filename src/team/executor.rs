@@ -115,6 +115,11 @@ pub trait TeammateExecutor: Send + Sync {
         member: &'a Member,
         run: Option<&'a RunRecord>,
     ) -> BoxFuture<'a, Option<Box<dyn TeammateHandle>>>;
+    /// Called when the leader ends: removes what the executor keeps for itself, unless a teammate still
+    /// uses it.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// One running teammate.

@@ -185,6 +185,12 @@ impl BackendRegistry {
     pub fn get(&self, backend: BackendType) -> Option<Arc<dyn TeammateExecutor>> {
         self.executors.get(&backend).map(Arc::clone)
     }
+    /// Closes all of them.
+    pub async fn close(&self) {
+        for executor in self.executors.values() {
+            executor.close().await;
+        }
+    }
     /// The executor of a backend, or an error that can be shown.
     pub fn require(&self, backend: BackendType) -> Result<Arc<dyn TeammateExecutor>, SpawnError> {
         self.get(backend).ok_or_else(|| {

@@ -191,6 +191,10 @@ impl Server {
             .collect();
         Self { target, env, deadline: CALL_DEADLINE }
     }
+    /// What tmux gets of the environment.
+    pub fn env(&self) -> &BTreeMap<String, String> {
+        &self.env
+    }
     /// Which server.
     pub fn target(&self) -> &TmuxTarget {
         &self.target
