@@ -33,7 +33,7 @@ pub struct Restored {
 /// Loads a transcript; a missing file is an empty one.
 pub fn load(path: &Path) -> Result<Restored, StoreError> {
     let mut restored = Restored::default();
-    let mut announced: Vec<MessageId> = Vec::new();
+    let mut announced = None;
     let found = transcript::read(path, |number, line| match line {
         Ok(line) => take(&mut restored, &mut announced, line),
         Err(error) => restored.notices.push(format!("{}:{number}: skipped: {error}", path.display())),
@@ -48,19 +48,24 @@ pub fn load(path: &Path) -> Result<Restored, StoreError> {
     Ok(restored)
 }
 
-fn take(restored: &mut Restored, announced: &mut Vec<MessageId>, line: Line) {
-    restored.last_line = Some(line.uuid);
+/// Takes one line. `announced` is the line that names mail, with its ids: they count as shown to the
+/// model only when the user message that delivers them stands right behind it. Frames that were acted
+/// on are named without a message, and acting twice is harmless.
+fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)>, line: Line) {
+    restored.last_line = Some(line.uuid.clone());
     let Some(message) = line.message else {
-        // Frames are recorded without a message after them; mail counts once its message stands.
-        announced.extend(line.message_ids);
+        *announced = (!line.message_ids.is_empty()).then_some((line.uuid, line.message_ids));
         return;
     };
     if let Some(usage) = message.usage {
         restored.usage += usage;
     }
     let blocks: Vec<Block> = message.content.into_iter().map(|b| b.0).collect();
-    if line.kind == LineType::User {
-        restored.delivered.extend(announced.drain(..));
+    if let Some((named_by, ids)) = announced.take()
+        && line.kind == LineType::User
+        && line.parent_uuid.as_ref() == Some(&named_by)
+    {
+        restored.delivered.extend(ids);
     }
     if !blocks.is_empty() {
         restored.history.push(ChatMessage { role: message.role, blocks: blocks.into() });

@@ -79,6 +79,9 @@ pub struct TurnEnd {
     pub last_usage: Usage,
     /// Tool calls that were made.
     pub tool_uses: u32,
+    /// True when mail was put into the conversation and no answer of the model came after it: it counts
+    /// as read, so whoever owns the agent has to let it answer.
+    pub owes_answer: bool,
 }
 
 /// One agent.
@@ -169,6 +172,7 @@ impl Agent {
             rounds: 0,
             last_usage: Usage::default(),
             tool_uses: 0,
+            owes_answer: false,
         };
         end.status = match self.rounds(input, cancel, &mut end).await {
             Ok(status) => status,
@@ -197,7 +201,11 @@ impl Agent {
             self.record(ChatMessage::user(blocks), None).await?;
         }
         loop {
-            self.deliver_mail().await?;
+            // Before the mail is looked at: what is left unread starts the next turn.
+            if cancel.is_cancelled() {
+                return Ok(TurnStatus::Cancelled);
+            }
+            end.owes_answer |= self.deliver_mail().await?;
             if self.history.last().is_none_or(|m| m.role == Role::Assistant) {
                 // Nothing to answer: the mail that woke us was recorded in an earlier run.
                 return Ok(TurnStatus::Completed);
@@ -205,14 +213,12 @@ impl Agent {
             if self.max_rounds.is_some_and(|max| end.rounds >= max) {
                 return Ok(TurnStatus::MaxRounds);
             }
-            if cancel.is_cancelled() {
-                return Ok(TurnStatus::Cancelled);
-            }
             end.rounds += 1;
             self.rounds += 1;
             self.observe(&AgentEvent::RoundStarted(end.rounds));
             let Some(response) = self.ask_model(cancel).await? else { return Ok(TurnStatus::Cancelled) };
             end.last_usage = response.usage;
+            end.owes_answer = false;
             match self.take_response(response, cancel, end).await? {
                 Round::Goes(calls) => end.tool_uses += calls,
                 Round::Done => return Ok(TurnStatus::Completed),
@@ -295,21 +301,23 @@ impl Agent {
     }
 
     /// Puts waiting mail at the end of the history: on disk first, then acknowledged.
-    async fn deliver_mail(&mut self) -> Result<(), TurnError> {
-        let Some(mailbox) = self.mailbox.clone() else { return Ok(()) };
+    /// True when there was some.
+    async fn deliver_mail(&mut self) -> Result<bool, TurnError> {
+        let Some(mailbox) = self.mailbox.clone() else { return Ok(false) };
         let claimed = match mailbox.claim(MAIL_AT_ONCE).await {
             Ok(claimed) => claimed,
             Err(error) => {
                 self.observe(&AgentEvent::Notice(format!("mail could not be read: {error}")));
-                return Ok(());
+                return Ok(false);
             }
         };
         if claimed.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let ids: Vec<MessageId> = claimed.iter().map(|c| c.id.clone()).collect();
         let new: Vec<Claimed> = claimed.into_iter().filter(|c| !self.delivered.contains(&c.id)).collect();
-        if !new.is_empty() {
+        let any = !new.is_empty();
+        if any {
             let message = ChatMessage::user(mail::render(&new));
             let new_ids: Vec<MessageId> = new.iter().map(|c| c.id.clone()).collect();
             let lines = vec![NewLine::delivered(new_ids.clone()), NewLine::message(&message, None)];
@@ -325,7 +333,7 @@ impl Agent {
                 self.observe(&AgentEvent::Notice(format!("mail could not be acknowledged: {error}")))
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     async fn record(&mut self, message: ChatMessage, info: Option<ResponseInfo>) -> Result<(), StoreError> {

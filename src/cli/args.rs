@@ -91,6 +91,9 @@ pub struct Shared {
     /// Headless: how long to wait for teammates after the last answer.
     #[arg(long, global = true, value_name = "SECONDS")]
     pub wait: Option<u64>,
+    /// Records what the model answers, as a script that plays it back (teammates in this process only).
+    #[arg(long, global = true, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Listings and errors as JSON.
     #[arg(long, global = true)]
     pub json: bool,

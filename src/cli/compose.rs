@@ -18,7 +18,8 @@ use crate::exec::in_process::InProcessExecutor;
 use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
 use crate::model::connect::Connections;
 use crate::model::prices::PriceTable;
-use crate::model::provider::{ModelError, ModelErrorKind};
+use crate::model::provider::{ModelError, ModelErrorKind, ModelProvider};
+use crate::model::record::Recording;
 use crate::model::registry::{ModelRef, Names};
 use crate::os::process;
 use crate::policy::rule;
@@ -48,7 +49,7 @@ use crate::wire::team::BackendType;
 use crate::wire::worker::{AskPolicy, WorkerSpec};
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
 /// Finds models by name.
@@ -56,6 +57,26 @@ struct Models {
     names: Names,
     connections: Connections,
     base: PathBuf,
+    /// Where answers are recorded, and the one provider that is.
+    record: Option<PathBuf>,
+    recorded: OnceLock<(&'static str, Arc<dyn ModelProvider>)>,
+}
+
+impl Models {
+    /// The provider, behind a recording when one is asked for. A recording holds one provider.
+    fn recorded(&self, provider: Arc<dyn ModelProvider>) -> Result<Arc<dyn ModelProvider>, ModelError> {
+        let Some(path) = &self.record else { return Ok(provider) };
+        let name = provider.name();
+        let (first, recording) = self
+            .recorded
+            .get_or_init(|| (name, Arc::new(Recording::new(provider, path)) as Arc<dyn ModelProvider>));
+        if *first == name {
+            return Ok(Arc::clone(recording));
+        }
+        let what =
+            format!("{} records the answers of {first} and cannot hold those of {name} too", path.display());
+        Err(ModelError::new(ModelErrorKind::Refused, what))
+    }
 }
 
 impl ModelSource for Models {
@@ -65,7 +86,7 @@ impl ModelSource for Models {
         };
         let parent: ModelRef = parent.parse().map_err(wrong)?;
         let found = self.names.resolve(wanted, &parent).map_err(wrong)?.anchored(&self.base);
-        let provider = self.connections.get(&found).map_err(wrong)?;
+        let provider = self.recorded(self.connections.get(&found).map_err(wrong)?)?;
         Ok(Model { full: found.to_string(), name: found.name, provider })
     }
 }
@@ -177,6 +198,8 @@ fn make_runtime(
         names: Names::new(&settings.aliases),
         connections: Connections::new(setup.connect_options()),
         base: setup.cwd.clone(),
+        record: setup.shared.record.as_ref().map(|path| setup.cwd.join(path)),
+        recorded: OnceLock::new(),
     };
     Arc::new(Runtime {
         paths: setup.paths.clone(),
@@ -221,6 +244,12 @@ async fn backends(
     let (backend, mut reason) = choose(mode, &facts).map_err(|e| {
         CliError::new(ExitKind::Usage, "backend", format!("teammates cannot run there: {}", e.why), e.hint)
     })?;
+    if backend != BackendType::InProcess && setup.shared.record.is_some() {
+        return Err(CliError::usage(
+            "--record takes what this process hears, and teammates would run in others",
+            "add --teammate-mode in-process",
+        ));
+    }
     if backend == BackendType::Tmux {
         let program = std::env::current_exe()?;
         let options = TmuxOptions::new(program, setup.environment.all().clone());

@@ -7,7 +7,7 @@ use super::reporter::Reporter;
 use super::supervisor::Supervisor;
 use super::wake::Topic;
 use crate::agent::context::spawn_in;
-use crate::agent::turn::{Agent, TurnEnd, TurnInput};
+use crate::agent::turn::{Agent, TurnEnd, TurnInput, TurnStatus};
 use crate::store::error::StoreError;
 use crate::store::{asks, run};
 use crate::wire::ask::AskStatus;
@@ -91,27 +91,33 @@ impl Lead {
         cancel: &CancellationToken,
     ) -> Result<TurnEnd, StoreError> {
         self.reporter.set_state(AgentState::Working).await?;
-        self.interrupts.borrow_and_update();
-        let mine = cancel.child_token();
-        let end = {
-            let turn = self.agent.turn(input, &mine);
-            tokio::pin!(turn);
-            let mut listens = true;
-            loop {
-                tokio::select! {
-                    biased;
-                    end = &mut turn => break end,
-                    changed = self.interrupts.changed(), if listens => {
-                        listens = changed.is_ok();
-                        if listens { mine.cancel() }
-                    }
-                }
-            }
-        };
+        let mut end = self.one_turn(input, cancel).await;
+        // Interrupted by mail that the model has not answered yet; a person's interrupt is obeyed.
+        while end.owes_answer && matches!(end.status, TurnStatus::Cancelled) && !cancel.is_cancelled() {
+            end = self.one_turn(TurnInput::Continue, cancel).await;
+        }
         let delivered = self.mailbox.delivered_seq();
         self.reporter.change(|r| r.delivered_seq = r.delivered_seq.max(delivered)).await?;
         self.reporter.set_state(AgentState::Idle).await?;
         Ok(end)
+    }
+
+    async fn one_turn(&mut self, input: TurnInput, cancel: &CancellationToken) -> TurnEnd {
+        self.interrupts.borrow_and_update();
+        let mine = cancel.child_token();
+        let turn = self.agent.turn(input, &mine);
+        tokio::pin!(turn);
+        let mut listens = true;
+        loop {
+            tokio::select! {
+                biased;
+                end = &mut turn => return end,
+                changed = self.interrupts.changed(), if listens => {
+                    listens = changed.is_ok();
+                    if listens { mine.cancel() }
+                }
+            }
+        }
     }
 
     /// Whether mail waits that starts a turn.

@@ -108,6 +108,16 @@ enum Next {
     Leave(Leave),
 }
 
+/// What a turn leads to.
+enum Done {
+    /// It waits for mail.
+    Idle,
+    /// The turn was interrupted after mail had been put before the model, which has not answered it yet.
+    Owes,
+    /// It ends.
+    Leave(Leave),
+}
+
 /// Why it ends.
 enum Leave {
     /// The leader ends, or its model agreed to a request.
@@ -215,11 +225,15 @@ impl Teammate {
             let leave = match next {
                 Next::Leave(leave) => leave,
                 Next::Turn(input) => match self.work(input, &mut control).await {
-                    Ok(None) => {
+                    Ok(Done::Idle) => {
                         next = self.wait(&control).await;
                         continue;
                     }
-                    Ok(Some(leave)) => leave,
+                    Ok(Done::Owes) => {
+                        next = Next::Turn(TurnInput::Continue);
+                        continue;
+                    }
+                    Ok(Done::Leave(leave)) => leave,
                     Err(error) => return RunnerExit { exit: error, failed: true },
                 },
             };
@@ -227,8 +241,8 @@ impl Teammate {
         }
     }
 
-    /// One turn, with its idle notice; returns why to leave, if it is time.
-    async fn work(&mut self, input: TurnInput, control: &mut RunnerControl) -> Result<Option<Leave>, String> {
+    /// One turn, with its idle notice.
+    async fn work(&mut self, input: TurnInput, control: &mut RunnerControl) -> Result<Done, String> {
         self.reporter.set_state(AgentState::Working).await.map_err(|e| e.to_string())?;
         control.interrupt.borrow_and_update();
         let cancel = control.cancel.child_token();
@@ -270,6 +284,9 @@ impl Teammate {
             leave = Some(Leave::Cancelled);
         }
         let unanswered = if leave.is_none() { self.mailbox.drop_shutdown() } else { None };
+        if leave.is_none() && end.owes_answer && matches!(end.status, TurnStatus::Cancelled) {
+            return Ok(Done::Owes);
+        }
         self.tell_idle(&end).await;
         self.reporter
             .change(|record| record.delivered_seq = record.delivered_seq.max(delivered))
@@ -282,7 +299,7 @@ impl Teammate {
                 told.map_err(|e| e.to_string())?;
             }
         }
-        Ok(leave)
+        Ok(leave.map_or(Done::Idle, Done::Leave))
     }
 
     /// Waits for mail that starts a turn, or the end. Costs nothing meanwhile.
