@@ -269,6 +269,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn a_slug_is_its_own_slug(display in "\\PC{1,64}") {
             if let Ok(first) = agent_name(&display) {
