@@ -3,6 +3,7 @@
 //! All tiers are built here; they differ only in their plan.
 
 use super::context::AgentContext;
+use super::core::AgentCore;
 use super::definitions::GENERAL_PURPOSE;
 use super::limits::Slot;
 use super::permissions::Permissions;
@@ -50,42 +51,6 @@ pub struct AgentPlan {
     pub slot: Option<Arc<Slot>>,
     /// Rounds a turn may take; `None` is no limit.
     pub max_rounds: Option<u32>,
-}
-
-/// The part of an agent that its tools and its observers share.
-pub struct AgentCore {
-    /// Who it is.
-    pub context: Arc<AgentContext>,
-    /// What kind.
-    pub definition: AgentDefinition,
-    /// Its model.
-    pub model: Model,
-    /// What it may do.
-    pub permissions: Permissions,
-    /// Who answers its asks.
-    pub broker: Arc<dyn PermissionBroker>,
-    /// What it has read.
-    pub files: Arc<FileCache>,
-    /// What its commands have left running.
-    pub shells: Arc<Shells>,
-    /// Its place among the running agents.
-    pub slot: Option<Arc<Slot>>,
-    /// All that agents of this process share.
-    pub runtime: Arc<Runtime>,
-    tool_names: OnceLock<Vec<String>>,
-}
-
-impl std::fmt::Debug for AgentCore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "AgentCore({})", self.context.id)
-    }
-}
-
-impl AgentCore {
-    /// The names of its tools: what a child may have.
-    pub fn tool_names(&self) -> &[String] {
-        self.tool_names.get().map_or(&[], Vec::as_slice)
-    }
 }
 
 /// Why an agent could not be built.

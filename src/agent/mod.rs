@@ -4,6 +4,7 @@
 
 pub mod build;
 pub mod context;
+pub mod core;
 pub mod definitions;
 pub mod disk;
 pub mod events;

@@ -3,7 +3,7 @@
 //! In this order: known tool, not cancelled, input matches the schema, gates, permission, run, gates,
 //! cap. Every way out is a `tool_result`; whatever goes wrong is an error text a model can act on.
 
-use super::build::AgentCore;
+use super::core::AgentCore;
 use super::events::AgentEvent;
 use super::ports::{Answer, AskRequest, GateVerdict};
 use super::resolve::resolve_access;
@@ -125,7 +125,7 @@ async fn checked(
     let mut raw: Arc<RawValue> = call.input.clone().into();
     let mut input = parsed(tool, &raw)?;
     let mut skip_ask = false;
-    match core.runtime.gates.before(core, &call.name, &raw).await {
+    match core.runtime.gates.before(&core.context, &call.name, &raw).await {
         GateVerdict::Pass => {}
         GateVerdict::Allow => skip_ask = true,
         GateVerdict::Block(why) => {
@@ -148,7 +148,7 @@ async fn checked(
         Verdict::Ask { .. } if skip_ask => {}
         Verdict::Ask { rule, suggestions } => {
             let ask = AskRequest {
-                core: Arc::clone(core),
+                context: Arc::clone(&core.context),
                 tool_use_id: call.id.clone(),
                 tool: call.name.clone(),
                 input: Arc::clone(&raw),
@@ -174,7 +174,7 @@ async fn checked(
         ToolContent::Text(text) => text.as_str(),
         ToolContent::Blocks(_) => "",
     };
-    let more = core.runtime.gates.after(core, &call.name, &raw, text).await;
+    let more = core.runtime.gates.after(&core.context, &call.name, &raw, text).await;
     for addition in
         [more, note.map(|n| format!("The person who allowed this call adds: {n}"))].into_iter().flatten()
     {

@@ -3,8 +3,7 @@
 //! Implemented in `team` and `cli`, injected through [`super::runtime::Runtime`] and
 //! [`super::build::AgentPlan`]. An agent that has no team gets no mailbox and lives all the same.
 
-use super::build::AgentCore;
-use crate::tools::tool::Tool;
+use super::context::AgentContext;
 use crate::wire::access::Access;
 use crate::wire::ids::{AgentName, MessageId};
 use crate::wire::mail::{Claimed, Draft, Receipt};
@@ -57,7 +56,7 @@ pub trait Mailbox: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct AskRequest {
     /// The asking agent.
-    pub core: Arc<AgentCore>,
+    pub context: Arc<AgentContext>,
     /// The call.
     pub tool_use_id: String,
     /// The tool.
@@ -118,14 +117,14 @@ pub trait Gates: Send + Sync {
     /// Before the permission check.
     fn before<'a>(
         &'a self,
-        core: &'a AgentCore,
+        agent: &'a AgentContext,
         tool: &'a str,
         input: &'a RawValue,
     ) -> BoxFuture<'a, GateVerdict>;
     /// After the run; a returned text is added to the result.
     fn after<'a>(
         &'a self,
-        core: &'a AgentCore,
+        agent: &'a AgentContext,
         tool: &'a str,
         input: &'a RawValue,
         result: &'a str,
@@ -136,23 +135,16 @@ pub trait Gates: Send + Sync {
 pub struct OpenGates;
 
 impl Gates for OpenGates {
-    fn before<'a>(&'a self, _: &'a AgentCore, _: &'a str, _: &'a RawValue) -> BoxFuture<'a, GateVerdict> {
+    fn before<'a>(&'a self, _: &'a AgentContext, _: &'a str, _: &'a RawValue) -> BoxFuture<'a, GateVerdict> {
         Box::pin(async { GateVerdict::Pass })
     }
     fn after<'a>(
         &'a self,
-        _: &'a AgentCore,
+        _: &'a AgentContext,
         _: &'a str,
         _: &'a RawValue,
         _: &'a str,
     ) -> BoxFuture<'a, Option<String>> {
         Box::pin(async { None })
     }
-}
-
-/// Makes the tools of an agent. Tools that act for an agent (`Agent`, `SendMessage`) are made anew for
-/// each and hold its [`AgentCore`].
-pub trait Toolkit: Send + Sync {
-    /// All tools an agent could have, in the order of their declaration.
-    fn tools(&self, core: &Arc<AgentCore>, mailbox: Option<&Arc<dyn Mailbox>>) -> Vec<Arc<dyn Tool>>;
 }

@@ -1,14 +1,16 @@
 //! What all agents of one process share. Made once by the composition root, handed on as an `Arc`.
 
+use super::core::AgentCore;
 use super::definitions::Definitions;
 use super::disk::Disk;
 use super::events::Observer;
 use super::limits::Slots;
-use super::ports::{Gates, Toolkit};
+use super::ports::{Gates, Mailbox};
 use super::tally::Tally;
 use crate::model::prices::PriceTable;
 use crate::model::provider::{ModelError, ModelProvider};
 use crate::store::paths::Paths;
+use crate::tools::tool::Tool;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +37,13 @@ pub trait ModelSource: Send + Sync {
     /// The model for `wanted` (`provider:name`, an alias, `inherit`); `parent` is the full name of the
     /// parent's model.
     fn find(&self, wanted: &str, parent: &str) -> Result<Model, ModelError>;
+}
+
+/// Makes the tools of an agent. Tools that act for an agent (`Agent`, `SendMessage`) are made anew for
+/// each and hold its [`AgentCore`].
+pub trait Toolkit: Send + Sync {
+    /// All tools an agent could have, in the order of their declaration.
+    fn tools(&self, core: &Arc<AgentCore>, mailbox: Option<&Arc<dyn Mailbox>>) -> Vec<Arc<dyn Tool>>;
 }
 
 /// The shared parts.

@@ -1,7 +1,8 @@
 //! A subagent: fresh history, own prompt, tools and permissions; its answer is the tool result.
 
-use super::build::{AgentCore, AgentPlan, Built, build};
+use super::build::{AgentPlan, Built, build};
 use super::context::{AgentContext, Tier};
+use super::core::AgentCore;
 use super::events::AgentEvent;
 use super::first::first_message;
 use super::permissions::Permissions;

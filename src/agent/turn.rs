@@ -4,7 +4,7 @@
 //! there. Every message is on disk before it is sent on or shown; the history never holds a call
 //! without its result.
 
-use super::build::AgentCore;
+use super::core::AgentCore;
 use super::events::{AgentEvent, ResponseInfo, TurnSummary};
 use super::mail;
 use super::pipeline;

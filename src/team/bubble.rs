@@ -39,7 +39,7 @@ impl FileBroker {
     async fn ask(&self, request: AskRequest, cancel: &CancellationToken) -> Result<Answer, StoreError> {
         let ask = make(&request);
         let id = ask.id.clone();
-        let context = &request.core.context;
+        let context = &request.context;
         let mut signal = self.team.hub.signal(Topic::Asks);
         if self.policy == AskPolicy::Deny {
             let closed = Closed { at: clock::now(), reason: NOBODY.to_owned() };
@@ -140,7 +140,7 @@ impl FileBroker {
 }
 
 fn make(request: &AskRequest) -> Ask {
-    let context = &request.core.context;
+    let context = &request.context;
     Ask {
         id: AskId::generate(),
         kind: AskKind::Permission,

@@ -1,7 +1,7 @@
 //! From what a call names to what a teammate is: one resolver for every backend.
 
 use super::context::Team;
-use crate::agent::build::AgentCore;
+use crate::agent::core::AgentCore;
 use crate::agent::definitions::GENERAL_PURPOSE;
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{clock, slug};

@@ -1,6 +1,6 @@
 //! `Agent`: starts another agent: a teammate when it has a name, else a subagent.
 
-use crate::agent::build::AgentCore;
+use crate::agent::core::AgentCore;
 use crate::agent::definitions::GENERAL_PURPOSE;
 use crate::agent::subagent::{self, SubagentRequest};
 use crate::team::spawn::TeammateRequest;

@@ -4,8 +4,9 @@ pub mod agent;
 pub mod send_message;
 
 use super::supervisor::Supervisor;
-use crate::agent::build::AgentCore;
-use crate::agent::ports::{Mailbox, Toolkit};
+use crate::agent::core::AgentCore;
+use crate::agent::ports::Mailbox;
+use crate::agent::runtime::Toolkit;
 use crate::tools::tool::Tool;
 use std::sync::{Arc, OnceLock};
 

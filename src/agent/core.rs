@@ -1,0 +1,47 @@
+//! What an agent shares with its tools, its brokers and its children.
+
+use super::context::AgentContext;
+use super::limits::Slot;
+use super::permissions::Permissions;
+use super::ports::PermissionBroker;
+use super::runtime::{Model, Runtime};
+use crate::tools::file_cache::FileCache;
+use crate::tools::shells::Shells;
+use crate::wire::definition::AgentDefinition;
+use std::sync::{Arc, OnceLock};
+
+/// The part of an agent that its tools and its observers share.
+pub struct AgentCore {
+    /// Who it is.
+    pub context: Arc<AgentContext>,
+    /// What kind.
+    pub definition: AgentDefinition,
+    /// Its model.
+    pub model: Model,
+    /// What it may do.
+    pub permissions: Permissions,
+    /// Who answers its asks.
+    pub broker: Arc<dyn PermissionBroker>,
+    /// What it has read.
+    pub files: Arc<FileCache>,
+    /// What its commands have left running.
+    pub shells: Arc<Shells>,
+    /// Its place among the running agents.
+    pub slot: Option<Arc<Slot>>,
+    /// All that agents of this process share.
+    pub runtime: Arc<Runtime>,
+    pub(super) tool_names: OnceLock<Vec<String>>,
+}
+
+impl std::fmt::Debug for AgentCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AgentCore({})", self.context.id)
+    }
+}
+
+impl AgentCore {
+    /// The names of its tools: what a child may have.
+    pub fn tool_names(&self) -> &[String] {
+        self.tool_names.get().map_or(&[], Vec::as_slice)
+    }
+}

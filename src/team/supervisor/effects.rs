@@ -1,0 +1,168 @@
+//! Carrying out what the lifecycle asks for: requests, timers, force, and the last entry.
+
+use super::{Order, StopOutcome, Work};
+use crate::agent::context::spawn_in;
+use crate::store::roster::Roster;
+use crate::store::{asks, clock, members, spec};
+use crate::team::lifecycle::{Effect, Note, Verdict};
+use crate::team::mailbox::{FileMailbox, Sender};
+use crate::team::wake::Topic;
+use crate::wire::ask::AskStatus;
+use crate::wire::event::EventKind;
+use crate::wire::frame::{FrameType, ShutdownRequest, TeammateTerminated};
+use crate::wire::ids::AgentName;
+use crate::wire::mail::{Draft, Wake};
+use crate::wire::team::{Ended, Member};
+use serde_json::json;
+use std::time::Instant;
+
+impl Work {
+    pub(super) async fn carry_out(&mut self, name: &AgentName, effect: Effect) {
+        let Some(charge) = self.members.get_mut(name) else { return };
+        let run_id = charge.spec.run_id.clone();
+        match effect {
+            Effect::SendShutdownRequest { request_id, deadline, reason } => {
+                let request = ShutdownRequest {
+                    request_id,
+                    deadline: clock::in_future(deadline.saturating_duration_since(Instant::now())),
+                    reason: Some(reason),
+                    leader_leaves: charge.leaves,
+                };
+                self.send_request(name, &request).await;
+            }
+            Effect::Interrupt => {
+                if let Some(handle) = charge.handle.clone() {
+                    drop(spawn_in(&self.parts.lead, async move { handle.interrupt().await }));
+                }
+            }
+            Effect::Terminate(grace) => {
+                let Some(handle) = charge.handle.clone() else { return };
+                let (orders, name) = (self.orders.clone(), name.clone());
+                drop(spawn_in(&self.parts.lead, async move {
+                    let report = handle.terminate(grace).await;
+                    let _ = orders.send(Order::Exited { name, run_id, report });
+                }));
+            }
+            Effect::ArmTimer { epoch, after } => {
+                let (orders, name) = (self.orders.clone(), name.clone());
+                drop(spawn_in(&self.parts.lead, async move {
+                    tokio::time::sleep(after).await;
+                    let _ = orders.send(Order::Timer { name, run_id, epoch });
+                }));
+            }
+            Effect::WriteEnded { verdict, exit, reason } => {
+                self.write_ended(name, verdict, exit, reason).await
+            }
+            Effect::ReleaseSlot => self.close_asks(name).await,
+            Effect::TellLeader(note) => self.tell(name, note).await,
+        }
+    }
+
+    async fn send_request(&self, name: &AgentName, request: &ShutdownRequest) {
+        let lead = FileMailbox::new(self.parts.team.clone(), AgentName::team_lead(), 1, None);
+        let text = format!("The leader asks {name} to shut down.");
+        let sent = match Draft::frame(FrameType::ShutdownRequest, text, request) {
+            Ok(draft) => lead.post(name, draft, Sender::Trusted).await.map(drop).map_err(|e| e.what),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = sent {
+            // The ladder goes on by its timer.
+            tracing::warn!(%name, %error, "a shutdown request could not be sent");
+        }
+    }
+
+    async fn write_ended(&mut self, name: &AgentName, verdict: Verdict, exit: String, reason: String) {
+        let Some(charge) = self.members.get(name) else { return };
+        let spec = charge.spec.clone();
+        let listed = charge.listed;
+        let ended =
+            Ended { state: verdict.state(), at: clock::now(), exit: exit.clone(), reason: reason.clone() };
+        let team = &self.parts.team;
+        let paths = team.paths.clone();
+        let file = paths.team_file();
+        let row = ended.clone();
+        let written = team
+            .disk
+            .run(&file, move || {
+                Roster::update(&paths, |team| {
+                    let is_it = |m: &Member| m.agent_name == spec.name && m.incarnation == spec.incarnation;
+                    if !listed {
+                        team.members.retain(|m| !is_it(&m.known));
+                    } else if let Some(member) = team.members.iter_mut().find(|m| is_it(&m.known)) {
+                        member.ended = Some(row);
+                    }
+                    Ok(())
+                })?;
+                if listed {
+                    spec::remove_specs(&paths, &spec.name)
+                } else {
+                    members::remove_traces(&paths, &spec.name, spec.incarnation)
+                }
+            })
+            .await;
+        if let Err(error) = written {
+            tracing::error!(%name, %error, "the end of a teammate could not be written");
+        }
+        let incarnation = charge.spec.incarnation;
+        let kind = if verdict == Verdict::Lost { EventKind::Lost } else { EventKind::Exit };
+        let fields = json!({ "state": verdict.state(), "exit": exit, "reason": reason });
+        team.log(kind, name, incarnation, fields).await;
+        if let Some(charge) = self.members.get_mut(name) {
+            for waiter in charge.waiters.drain(..) {
+                let _ = waiter.send(StopOutcome::Over(ended.clone()));
+            }
+        }
+    }
+
+    async fn close_asks(&self, name: &AgentName) {
+        let Some(charge) = self.members.get(name) else { return };
+        let (paths, reply_to, incarnation) =
+            (self.parts.team.paths.clone(), name.clone(), charge.spec.incarnation);
+        let dir = paths.asks_dir();
+        let closed = self.parts.team.disk.run(&dir, move || {
+            for (ask, status, _) in asks::list(&paths)? {
+                let theirs = ask.reply_to == reply_to && ask.incarnation == incarnation;
+                if theirs && status == AskStatus::Open {
+                    asks::close(&paths, &ask.id, "the asking agent has ended")?;
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = closed.await {
+            tracing::warn!(%name, %error, "the asks of an ended teammate could not be closed");
+        }
+        self.parts.team.hub.poke(Topic::Asks);
+    }
+
+    async fn tell(&mut self, name: &AgentName, note: Note) {
+        let Some(charge) = self.members.get_mut(name) else { return };
+        let (agent_id, incarnation) = (charge.spec.agent_id.clone(), charge.spec.incarnation);
+        let draft = match note {
+            Note::Refused { reason, overridden } => {
+                if !overridden {
+                    for waiter in charge.waiters.drain(..) {
+                        let _ = waiter.send(StopOutcome::Refused(reason.clone()));
+                    }
+                }
+                let what = if overridden { "It is shut down all the same." } else { "It goes on." };
+                Draft::text(format!("{name} does not want to shut down: {reason}. {what}"))
+            }
+            // A teammate that never started was reported to its spawner; one that leaves with its
+            // leader needs no obituary.
+            Note::Ended { .. } if !charge.listed || charge.leaves => return,
+            Note::Ended { verdict, exit, reason } => {
+                let text = format!("{name} is {}: {reason} ({exit}).", verdict.state().as_str());
+                let body = TeammateTerminated { agent_id, incarnation, exit, reason };
+                let wake = if verdict == Verdict::Stopped { Wake::Queue } else { Wake::Turn };
+                match Draft::frame(FrameType::TeammateTerminated, text, &body) {
+                    Ok(draft) => draft.waking(wake),
+                    Err(error) => return tracing::error!(%error, "a notice could not be encoded"),
+                }
+            }
+        };
+        let system = FileMailbox::new(self.parts.team.clone(), AgentName::system(), 1, None);
+        if let Err(error) = system.post(&AgentName::team_lead(), draft, Sender::Trusted).await {
+            tracing::error!(%name, %error, "the leader could not be told");
+        }
+    }
+}

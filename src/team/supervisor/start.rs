@@ -1,0 +1,228 @@
+//! Starting a teammate: everything written before it runs, everything taken back when it does not.
+
+use super::{Charge, Order, Spawned, Work};
+use crate::agent::context::spawn_in;
+use crate::store::roster::Roster;
+use crate::store::{members, run, spec};
+use crate::team::context::Team;
+use crate::team::executor::{Launch, TeammateHandle};
+use crate::team::lifecycle::{Event, Lifecycle};
+use crate::team::spawn::{Resolved, TeammateRequest, resolve};
+use crate::team::wake::Topic;
+use crate::wire::event::EventKind;
+use crate::wire::ids::{AgentName, RunId};
+use crate::wire::limits::READY_DEADLINE;
+use crate::wire::run::AgentState;
+use crate::wire::team::Member;
+use crate::wire::worker::WorkerSpec;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+impl Work {
+    pub(super) async fn spawn(
+        &mut self,
+        request: TeammateRequest,
+        done: oneshot::Sender<Result<Spawned, String>>,
+    ) {
+        match self.prepare(&request).await {
+            Ok((spec, launch, notes)) => {
+                let name = spec.name.clone();
+                let run_id = spec.run_id.clone();
+                let charge = Charge {
+                    spec,
+                    life: Lifecycle::starting(Instant::now()),
+                    handle: None,
+                    spawner: Some(done),
+                    waiters: Vec::new(),
+                    leaves: false,
+                    listed: true,
+                    notes,
+                    unanswered: None,
+                };
+                self.members.insert(name.clone(), charge);
+                let orders = self.orders.clone();
+                let backends = self.parts.backends.clone();
+                let backend = launch.spec.backend;
+                drop(spawn_in(&self.parts.lead, async move {
+                    let outcome = match backends.require(backend) {
+                        Ok(executor) => executor.spawn(launch).await,
+                        Err(error) => Err(error),
+                    };
+                    let outcome = outcome.map(Arc::from).map_err(|e| {
+                        if e.hint.is_empty() { e.to_string() } else { format!("{e} ({})", e.hint) }
+                    });
+                    let _ = orders.send(Order::Spawned { name, run_id, outcome });
+                }));
+            }
+            Err(why) => {
+                let _ = done.send(Err(why));
+            }
+        }
+    }
+
+    /// Writes everything a worker needs before it is started. Whatever fails takes back what was done.
+    async fn prepare(
+        &mut self,
+        request: &TeammateRequest,
+    ) -> Result<(WorkerSpec, Launch, Vec<String>), String> {
+        let team = &self.parts.team;
+        let slots = &request.parent.runtime.slots;
+        slots.start(request.parent.context.depth + 1).map_err(|e| e.to_string())?;
+        let prepared = self.write(request).await;
+        if prepared.is_err() {
+            slots.undo_start();
+        }
+        let (spec, spec_file, notes) = prepared?;
+        let fields = json!({ "backend": spec.backend.as_str(), "model": spec.model, "summary": spec.description,
+                             "agentId": spec.agent_id, "runId": spec.run_id });
+        team.log(EventKind::Spawn, &spec.name, spec.incarnation, fields).await;
+        let ready = ready(team.clone(), spec.name.clone(), spec.run_id.clone());
+        let launch =
+            Launch { spec: spec.clone(), spec_file, ready: Box::pin(ready), deadline: READY_DEADLINE };
+        Ok((spec, launch, notes))
+    }
+
+    async fn write(&self, request: &TeammateRequest) -> Result<(WorkerSpec, PathBuf, Vec<String>), String> {
+        let team = &self.parts.team;
+        let roster = team.roster().await.map_err(|e| e.to_string())?;
+        let Resolved { spec, member, notes } = resolve(team, &roster, request, &self.parts.defaults)?;
+        let (paths, keys, inbox) = (team.paths.clone(), team.keys.clone(), team.inbox(&spec.name));
+        let written = spec.clone();
+        let row = member.clone();
+        let file = paths.team_file();
+        let made = team
+            .disk
+            .run(&file, move || {
+                keys.add_worker(&written.name)?;
+                inbox.create()?;
+                Roster::update(&paths, |team| {
+                    team.members
+                        .retain(|m| m.agent_name != row.agent_name || m.incarnation != row.incarnation);
+                    team.members.push(row.clone().into());
+                    Ok(())
+                })?;
+                spec::write_spec(&paths, &written)
+            })
+            .await;
+        match made {
+            Ok(spec_file) => Ok((spec, spec_file, notes)),
+            Err(error) => {
+                self.take_back(&member).await;
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Removes every trace of a member that did not come to be.
+    async fn take_back(&self, member: &Member) {
+        let team = &self.parts.team;
+        let (paths, member) = (team.paths.clone(), member.clone());
+        let file = paths.team_file();
+        let removed = team
+            .disk
+            .run(&file, move || {
+                Roster::update(&paths, |team| {
+                    team.members
+                        .retain(|m| m.agent_name != member.agent_name || m.incarnation != member.incarnation);
+                    Ok(())
+                })?;
+                members::remove_traces(&paths, &member.agent_name, member.incarnation)
+            })
+            .await;
+        if let Err(error) = removed {
+            tracing::warn!(%error, "a teammate that did not start could not be removed from the roster");
+        }
+    }
+
+    pub(super) async fn spawned(
+        &mut self,
+        name: &AgentName,
+        run_id: &RunId,
+        outcome: Result<Arc<dyn TeammateHandle>, String>,
+    ) {
+        if !self.is_current(name, run_id) {
+            return;
+        }
+        let Some(charge) = self.members.get_mut(name) else { return };
+        match outcome {
+            Ok(handle) => {
+                let record = handle.record();
+                charge.handle = Some(Arc::clone(&handle));
+                let spec = charge.spec.clone();
+                let member = self.note_pane(&spec, record.pane_id.clone()).await;
+                let fields =
+                    json!({ "agentId": spec.agent_id, "runId": spec.run_id, "paneId": record.pane_id });
+                self.parts.team.log(EventKind::Ready, name, spec.incarnation, fields).await;
+                self.watch_exit(name, run_id, handle);
+                self.reply(name, member);
+                self.step(name, Event::SpawnSucceeded).await;
+                self.look_at_runs().await;
+            }
+            Err(why) => {
+                if let Some(spawner) = charge.spawner.take() {
+                    let _ = spawner.send(Err(format!("{name} was not started: {why}")));
+                }
+                charge.listed = false;
+                self.step(name, Event::SpawnFailed { why }).await;
+            }
+        }
+    }
+
+    async fn note_pane(&self, spec: &WorkerSpec, pane_id: Option<String>) -> Result<Member, String> {
+        let paths = self.parts.team.paths.clone();
+        let file = paths.team_file();
+        let (name, incarnation) = (spec.name.clone(), spec.incarnation);
+        let noted = self.parts.team.disk.run(&file, move || {
+            Roster::update(&paths, |team| {
+                let row =
+                    team.members.iter_mut().find(|m| m.agent_name == name && m.incarnation == incarnation);
+                if let Some(row) = row {
+                    row.pane_id = pane_id;
+                    return Ok(Some(row.known.clone()));
+                }
+                Ok(None)
+            })
+        });
+        match noted.await {
+            Ok(Some(member)) => Ok(member),
+            Ok(None) => Err(format!("{} is not in the roster any more", spec.name)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn reply(&mut self, name: &AgentName, member: Result<Member, String>) {
+        let Some(charge) = self.members.get_mut(name) else { return };
+        let notes = std::mem::take(&mut charge.notes);
+        if let Some(spawner) = charge.spawner.take() {
+            // The caller may have been interrupted; the teammate lives all the same.
+            let _ = spawner.send(member.map(|member| Spawned { member, notes }));
+        }
+    }
+
+    fn watch_exit(&self, name: &AgentName, run_id: &RunId, handle: Arc<dyn TeammateHandle>) {
+        let (orders, name, run_id) = (self.orders.clone(), name.clone(), run_id.clone());
+        drop(spawn_in(&self.parts.lead, async move {
+            let report = handle.exited().await;
+            let _ = orders.send(Order::Exited { name, run_id, report });
+        }));
+    }
+}
+
+/// Resolves when the run record of a worker says that it is ready.
+async fn ready(team: Team, name: AgentName, run_id: RunId) {
+    let mut runs = team.hub.signal(Topic::Runs);
+    loop {
+        let (paths, who) = (team.paths.clone(), name.clone());
+        let file = paths.run(&name);
+        let found = team.disk.run(&file, move || run::load(&paths, &who)).await;
+        let is_ready = matches!(found, Ok(Some(record))
+            if record.run_id == run_id && record.state != AgentState::Starting && !record.state.is_over());
+        if is_ready {
+            return;
+        }
+        runs.changed().await;
+    }
+}
