@@ -143,7 +143,11 @@ pub fn resolve(
         asks: defaults.asks,
         retry: defaults.retry.clone(),
         settings: defaults.settings.clone(),
-        environment: defaults.environment.clone(),
+        environment: match defaults.backend {
+            // It shares the leader's process, and keys belong into no file that nobody empties.
+            BackendType::InProcess => BTreeMap::new(),
+            BackendType::Process | BackendType::Tmux | BackendType::Iterm2 => defaults.environment.clone(),
+        },
     };
     Ok(Resolved { spec, member, notes: narrowed.notes })
 }

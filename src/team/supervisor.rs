@@ -13,6 +13,7 @@ use super::registry::BackendRegistry;
 use super::spawn::{SpawnDefaults, TeammateRequest};
 use super::wake::Topic;
 use crate::agent::context::{AgentContext, spawn_in};
+use crate::agent::runtime::Runtime;
 use crate::store::run;
 use crate::wire::event::EventKind;
 use crate::wire::ids::{AgentName, RunId};
@@ -170,6 +171,7 @@ struct Charge {
     waiters: Vec<oneshot::Sender<StopOutcome>>,
     leaves: bool,
     listed: bool,
+    runtime: Arc<Runtime>,
     notes: Vec<String>,
     unanswered: Option<String>,
 }

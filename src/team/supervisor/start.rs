@@ -39,6 +39,7 @@ impl Work {
                     waiters: Vec::new(),
                     leaves: false,
                     listed: true,
+                    runtime: Arc::clone(&request.parent.runtime),
                     notes,
                     unanswered: None,
                 };
@@ -166,6 +167,7 @@ impl Work {
                     let _ = spawner.send(Err(format!("{name} was not started: {why}")));
                 }
                 charge.listed = false;
+                charge.runtime.slots.undo_start();
                 self.step(name, Event::SpawnFailed { why }).await;
             }
         }
