@@ -3,6 +3,12 @@
 //! Costs that grow with the mail ever exchanged, with history or with the number of other agents are
 //! defects, so each is measured at several sizes and compared with the smallest.
 
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a measurement stops at a failure and prints its rows"
+)]
+
 use festoon::store::inbox::Inbox;
 use festoon::store::paths::Paths;
 use festoon::store::roster::Roster;
