@@ -44,6 +44,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("clap_complete", &["cli/"]),
     ("clap_mangen", &["cli/"]),
     ("rustyline", &["cli/"]),
+    ("unicode_width", &["cli/"]),
     ("tracing_subscriber", &["cli/"]),
     ("fd_lock", &["store/lock.rs"]),
     ("notify", &["store/watch.rs"]),

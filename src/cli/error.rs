@@ -1,10 +1,10 @@
 //! Errors at the edge: every layer's error becomes kind, message, hint and an exit status, once, here.
 
+use super::out;
 use crate::agent::build::BuildError;
 use crate::model::provider::{ModelError, ModelErrorKind};
 use crate::store::error::StoreError;
 use crate::wire::error::{ErrorReport, ExitKind};
-use anstream::eprintln;
 use serde_json::json;
 
 /// An error that ends the program.
@@ -33,14 +33,14 @@ impl CliError {
     /// Prints it to standard error: a sentence and a hint, or an object.
     pub fn show(&self, as_json: bool) {
         if as_json {
-            eprintln!("{}", json!({ "error": self.report }));
+            out::error(json!({ "error": self.report }));
             return;
         }
         let bold = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Red.into()));
-        eprintln!("{bold}error:{bold:#} {}", self.report.message);
+        out::error(format_args!("{bold}error:{bold:#} {}", self.report.message));
         if !self.report.hint.is_empty() {
             let dim = anstyle::Style::new().dimmed();
-            eprintln!("{dim} hint:{dim:#} {}", self.report.hint);
+            out::error(format_args!("{dim} hint:{dim:#} {}", self.report.hint));
         }
     }
 }

@@ -1,11 +1,54 @@
 //! Follows a team's event log: the one feed that shows what happens in all its processes.
 
+use super::text::clean;
+use super::view::{head, prefixed, style_of, style_of_warning};
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::team::context::Team;
-use crate::team::wake::Topic;
-use crate::wire::event::Event;
+use crate::team::wake::{Signal, Topic};
+use crate::wire::event::{Event, EventKind};
+use crate::wire::frame::FrameType;
+use crate::wire::ids::AgentName;
+use anstyle::Style;
+use std::collections::HashMap;
 use tokio_util::sync::CancellationToken;
+
+/// The log from its start on, piece by piece.
+struct Follower {
+    team: Team,
+    signal: Signal,
+    offset: u64,
+    cancel: CancellationToken,
+    begun: bool,
+    over: bool,
+}
+
+impl Follower {
+    fn new(team: Team, cancel: CancellationToken) -> Self {
+        let signal = team.hub.signal(Topic::Log);
+        Self { team, signal, offset: 0, cancel, begun: false, over: false }
+    }
+
+    /// What is new, as soon as something may be; `None` at the end, after what came until then.
+    async fn next(&mut self) -> Result<Option<Vec<Event>>, StoreError> {
+        if self.over {
+            return Ok(None);
+        }
+        if self.begun {
+            tokio::select! {
+                () = self.cancel.cancelled() => {}
+                () = self.signal.changed() => {}
+            }
+        }
+        self.begun = true;
+        self.over = self.cancel.is_cancelled();
+        let (paths, offset) = (self.team.paths.clone(), self.offset);
+        let file = paths.events();
+        let (events, end) = self.team.disk.run(&file, move || events::read_from(&paths, offset)).await?;
+        self.offset = end;
+        Ok(Some(events))
+    }
+}
 
 /// Calls `each` for every line from the start of the log on, until cancelled; then once more for what
 /// was written meanwhile.
@@ -14,21 +57,107 @@ pub async fn follow(
     cancel: CancellationToken,
     mut each: impl FnMut(&Event),
 ) -> Result<(), StoreError> {
-    let mut signal = team.hub.signal(Topic::Team);
-    let mut offset = 0;
-    loop {
-        let ending = cancel.is_cancelled();
-        let paths = team.paths.clone();
-        let file = paths.events();
-        let (lines, end) = team.disk.run(&file, move || events::read_from(&paths, offset)).await?;
-        offset = end;
-        lines.iter().for_each(&mut each);
-        if ending {
-            return Ok(());
+    let mut follower = Follower::new(team, cancel);
+    while let Some(events) = follower.next().await? {
+        events.iter().for_each(&mut each);
+    }
+    Ok(())
+}
+
+/// The same as lines for a person.
+pub async fn follow_lines(
+    team: Team,
+    cancel: CancellationToken,
+    mut each: impl FnMut(String),
+) -> Result<(), StoreError> {
+    let mut follower = Follower::new(team.clone(), cancel);
+    let mut colors = Colors::default();
+    while let Some(events) = follower.next().await? {
+        if !events.iter().all(|e| colors.knows(&e.agent)) {
+            colors.learn(&team).await?;
         }
-        tokio::select! {
-            () = cancel.cancelled() => {}
-            () = signal.changed() => {}
+        events.iter().filter_map(|e| line(e, &colors)).for_each(&mut each);
+    }
+    Ok(())
+}
+
+/// The colours of a team's members.
+#[derive(Debug, Default)]
+pub struct Colors(HashMap<AgentName, String>);
+
+impl Colors {
+    fn knows(&self, name: &AgentName) -> bool {
+        name.is_reserved() || self.0.contains_key(name)
+    }
+
+    /// Reads them from the roster.
+    pub async fn learn(&mut self, team: &Team) -> Result<(), StoreError> {
+        let roster = team.roster().await?;
+        self.0.extend(roster.members.iter().map(|m| (m.agent_name.clone(), m.color.clone())));
+        Ok(())
+    }
+
+    /// The colour of a member.
+    pub fn of(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known.as_str() == name).map(|(_, color)| color.as_str())
+    }
+}
+
+/// What an event is to a person; `None` for bookkeeping.
+pub fn line(event: &Event, colors: &Colors) -> Option<String> {
+    let dim = Style::new().dimmed();
+    let warn = style_of_warning();
+    let text = |key: &str| event.fields.get(key).and_then(|v| v.as_str()).unwrap_or_default();
+    let told = match event.event {
+        EventKind::Spawn => {
+            format!("{dim}joins ({}):{dim:#} {}", text("backend"), head(text("summary")))
+        }
+        EventKind::Send => sent(text("type"), text("to"), text("summary"), colors)?,
+        EventKind::Ask => {
+            let closed = text("closed");
+            let tool = clean(text("tool"));
+            if closed.is_empty() {
+                format!("{warn}asks for {tool}:{warn:#} {}", head(text("summary")))
+            } else {
+                format!("{warn}may not use {tool}, {}:{warn:#} {}", head(closed), head(text("summary")))
+            }
+        }
+        EventKind::Decision => {
+            let note = Some(text("note")).filter(|n| !n.is_empty());
+            let note = note.map(|n| format!(" — {}", head(n))).unwrap_or_default();
+            let word = if text("decision") == "allow" { "was allowed" } else { "was denied" };
+            format!("{dim}{word} by {}{dim:#}{note}", clean(text("by")))
+        }
+        EventKind::Idle => {
+            let error = text("error");
+            if error.is_empty() {
+                return None;
+            }
+            format!("{warn}failed: {}{warn:#}", head(error))
+        }
+        EventKind::Exit => format!("{dim}is {}: {}{dim:#}", text("state"), head(text("reason"))),
+        EventKind::Lost => format!("{warn}is lost: {}{warn:#}", head(text("reason"))),
+        EventKind::Notice | EventKind::Refused | EventKind::Undeliverable | EventKind::Limit => {
+            format!("{warn}{}{warn:#}", head(text("reason")))
+        }
+        EventKind::Task => {
+            let what = [text("summary"), text("subject"), text("status")];
+            format!("{dim}task {}{dim:#} {}", text("taskId"), head(&what.join(" ")))
+        }
+        EventKind::Ready | EventKind::Deliver | EventKind::Shutdown | EventKind::Fork => return None,
+    };
+    Some(prefixed(event.agent.as_str(), colors.of(event.agent.as_str()), told.trim_end()))
+}
+
+fn sent(kind: &str, to: &str, summary: &str, colors: &Colors) -> Option<String> {
+    let dim = Style::new().dimmed();
+    match FrameType::from_name(kind) {
+        FrameType::IdleNotification => Some(format!("{dim}is idle:{dim:#} {}", head(summary))),
+        kind if kind.is_control() || kind == FrameType::TeammateTerminated => None,
+        FrameType::PermissionRequest | FrameType::PermissionResponse => None,
+        _ => {
+            let style = style_of(colors.of(to));
+            Some(format!("{dim}→{dim:#} {style}{}{style:#}{dim}:{dim:#} {}", clean(to), head(summary)))
         }
     }
 }

@@ -4,24 +4,24 @@ use super::args::OutputFormat;
 use super::compose::{LeadPlan, Session, lead};
 use super::error::CliError;
 use super::feed;
+use super::out;
 use super::output::result::{RunResult, Subtype, worst};
 use super::output::stream_json::Printer;
 use super::setup::Setup;
 use super::signals::{self, Signalled};
+use super::spent::{self, Spent};
 use super::stdin;
 use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
 use crate::agent::first::first_message;
 use crate::agent::turn::{TurnEnd, TurnError, TurnInput, TurnStatus};
-use crate::store::{asks, run};
+use crate::store::asks;
 use crate::team::bubble::NOBODY;
 use crate::team::lead::Settled;
 use crate::team::session::TeamTitle;
 use crate::wire::error::ExitKind;
 use crate::wire::permission::PermissionMode;
-use crate::wire::team::BackendType;
 use crate::wire::worker::AskPolicy;
-use anstream::{eprintln, println};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ pub async fn run(setup: &Setup, flag: &str, format: OutputFormat) -> Result<Opti
     };
     let mut session = lead(setup, plan).await?;
     for warning in warning.iter().chain(&session.warnings) {
-        eprintln!("warning: {warning}");
+        out::warning(warning);
     }
     let cancel = CancellationToken::new();
     let feed_end = CancellationToken::new();
@@ -87,14 +87,14 @@ pub async fn run(setup: &Setup, flag: &str, format: OutputFormat) -> Result<Opti
         result.fail(error);
     }
     for trouble in session.finish(setup.shared.keep_team).await {
-        eprintln!("warning: {trouble}");
+        out::warning(trouble);
     }
     feed_end.cancel();
     if let Some(feeding) = feeding {
         match feeding.await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => eprintln!("warning: {error}"),
-            Err(error) => eprintln!("warning: {error}"),
+            Ok(Err(error)) => out::warning(error),
+            Err(error) => out::warning(error),
         }
     }
     print(&result.object, format, printer);
@@ -110,10 +110,10 @@ fn print(result: &RunResult, format: OutputFormat, printer: Option<Printer>) {
         (OutputFormat::StreamJson, Some(printer)) => printer.finish(result),
         (OutputFormat::Text, _) => {
             if !result.result.is_empty() && result.error.is_none() {
-                println!("{}", result.result.trim_end());
+                out::line(result.result.trim_end());
             }
         }
-        (OutputFormat::Json | OutputFormat::StreamJson, _) => println!("{}", json!(result)),
+        (OutputFormat::Json | OutputFormat::StreamJson, _) => out::line(json!(result)),
     }
 }
 
@@ -212,9 +212,7 @@ impl Run {
 
     async fn result(&self, session: &Session, started: Instant, denied: bool) -> Result<Outcome, CliError> {
         let tally = &session.runtime.tally;
-        let mut total = tally.total();
-        let mut by_model = tally.by_model();
-        add_workers(session, &mut total, &mut by_model).await?;
+        let Spent { total, by_model } = spent::so_far(&session.team, &session.runtime).await?;
         let denials = tally.denials();
         let nobody = denied || denials.iter().any(|d| d.nobody_to_ask);
         let mut outcome = Outcome {
@@ -271,28 +269,6 @@ pub fn turn_error(error: &TurnError) -> CliError {
             "ask it in another way",
         ),
     }
-}
-
-/// Adds what workers of their own process have used.
-async fn add_workers(
-    session: &Session,
-    total: &mut crate::agent::tally::ModelUse,
-    by_model: &mut std::collections::BTreeMap<String, crate::agent::tally::ModelUse>,
-) -> Result<(), CliError> {
-    let roster = session.team.roster().await?;
-    let paths = session.team.paths.clone();
-    for member in roster.members.iter().filter(|m| m.backend_type != BackendType::InProcess) {
-        let (paths, name) = (paths.clone(), member.agent_name.clone());
-        let file = paths.run(&name);
-        let record = session.team.disk.run(&file, move || run::load(&paths, &name)).await?;
-        if let Some(record) = record.filter(|r| r.incarnation == member.incarnation) {
-            for sum in [&mut *total, by_model.entry(member.model.clone()).or_default()] {
-                sum.usage += record.usage;
-                sum.cost_usd += record.cost;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Whether a call in any process was denied because nobody could be asked.

@@ -3,6 +3,7 @@
 //! The only layer that prints, reads the environment, or wires the others together.
 
 pub mod args;
+pub mod ask_dialog;
 pub mod commands;
 pub mod compose;
 pub mod environment;
@@ -10,11 +11,15 @@ pub mod error;
 pub mod feed;
 pub mod headless;
 pub mod logging;
+pub mod out;
 pub mod output;
 pub mod settings;
 pub mod setup;
 pub mod signals;
+pub mod spent;
+pub mod status;
 pub mod stdin;
+pub mod text;
 pub mod view;
 
 use args::{Cli, OutputFormat};

@@ -2,7 +2,8 @@
 //!
 //! Owns the one watcher of a process: it watches directories, because a watch on a file ends with
 //! the first rename onto it, and passes on renames, creations and removals alone, because a reader
-//! that reacts to reading would wake itself. Events are hints: many changes may come as one, and an
+//! that reacts to reading would wake itself. Who follows a file of lines is told of appends to it,
+//! and nobody else is. Events are hints: many changes may come as one, and an
 //! empty name means *look at everything* (the queue overflowed, or the directory was replaced and is
 //! watched anew). Never reads a file, and never promises that a change is told: callers look from
 //! time to time as well, and call [`Watcher::rearm`] then.
@@ -11,7 +12,7 @@ use super::error::StoreError;
 use notify::event::{ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -40,7 +41,14 @@ struct Dirs(Mutex<HashMap<PathBuf, Dir>>);
 struct Dir {
     /// Device and inode that are watched; `None` while there is no such directory.
     armed: Option<(u64, u64)>,
-    callbacks: HashMap<u64, Callback>,
+    callbacks: HashMap<u64, Interest>,
+}
+
+/// Who wants to hear what.
+struct Interest {
+    /// Appends to this file; else names that come and go.
+    appends_to: Option<OsString>,
+    on: Callback,
 }
 
 /// What the watcher's thread cannot do itself.
@@ -85,11 +93,25 @@ impl Watcher {
         dir: &Path,
         on: impl Fn(&OsStr) + Send + Sync + 'static,
     ) -> Result<WatchGuard, StoreError> {
+        self.add(dir, Interest { appends_to: None, on: Arc::new(on) })
+    }
+
+    /// Calls `on` when something is appended to the file `name` in `dir`, by whatever process.
+    pub fn watch_appends(
+        &self,
+        dir: &Path,
+        name: &OsStr,
+        on: impl Fn(&OsStr) + Send + Sync + 'static,
+    ) -> Result<WatchGuard, StoreError> {
+        self.add(dir, Interest { appends_to: Some(name.to_owned()), on: Arc::new(on) })
+    }
+
+    fn add(&self, dir: &Path, interest: Interest) -> Result<WatchGuard, StoreError> {
         let id = {
             let mut dirs = self.0.dirs.lock();
             let watched = dirs.entry(dir.to_owned()).or_default();
             let id = watched.callbacks.keys().max().map_or(0, |id| id + 1);
-            watched.callbacks.insert(id, Arc::new(on));
+            watched.callbacks.insert(id, interest);
             id
         };
         let guard = WatchGuard { shared: Arc::clone(&self.0), dir: dir.to_owned(), id };
@@ -188,8 +210,19 @@ impl Dirs {
 
     /// Calls everybody who watches `dir`, without the lock.
     fn tell(&self, dir: &Path, name: &OsStr) {
+        self.tell_those(dir, name, |interest| interest.appends_to.is_none() || name.is_empty());
+    }
+
+    /// Calls those who follow the file.
+    fn tell_appended(&self, dir: &Path, name: &OsStr) {
+        self.tell_those(dir, name, |interest| interest.appends_to.as_deref() == Some(name));
+    }
+
+    fn tell_those(&self, dir: &Path, name: &OsStr, chosen: impl Fn(&Interest) -> bool) {
         let callbacks: Vec<Callback> = match self.lock().get(dir) {
-            Some(watched) => watched.callbacks.values().cloned().collect(),
+            Some(watched) => {
+                watched.callbacks.values().filter(|i| chosen(i)).map(|i| Arc::clone(&i.on)).collect()
+            }
             None => return,
         };
         for callback in callbacks {
@@ -227,6 +260,14 @@ fn handle(dirs: &Dirs, errands: &Sender<Errand>, event: notify::Result<Event>) {
             return;
         }
     };
+    if matches!(event.kind, EventKind::Modify(ModifyKind::Data(_))) {
+        for path in &event.paths {
+            if let (Some(dir), Some(name)) = (path.parent(), path.file_name()) {
+                dirs.tell_appended(dir, name);
+            }
+        }
+        return;
+    }
     if !is_change(&event.kind) {
         return;
     }
@@ -437,7 +478,8 @@ mod tests {
         let dirs = Dirs::default();
         let (sender, heard) = mpsc::channel();
         let callback: Callback = Arc::new(move |name| drop(sender.send(name.to_owned())));
-        let watched = Dir { armed: None, callbacks: HashMap::from([(0, callback)]) };
+        let watched =
+            Dir { armed: None, callbacks: HashMap::from([(0, Interest { appends_to: None, on: callback })]) };
         dirs.lock().insert(PathBuf::from("/d"), watched);
         let (errands, _inbox) = mpsc::channel();
         let overflow = Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
@@ -451,5 +493,28 @@ mod tests {
         let dir = tempfile::tempdir().expect("temp dir");
         assert!(!is_network_fs(dir.path()));
         assert!(!is_network_fs(Path::new("/nowhere")));
+    }
+
+    #[test]
+    fn appends_are_told_to_those_who_follow_the_file_alone() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let (out, heard) = mpsc::channel();
+        let watcher = Watcher::start().expect("starts");
+        let all = out.clone();
+        let _names = watcher
+            .watch(dir.path(), move |name| drop(all.send(format!("name {}", name.to_string_lossy()))))
+            .expect("watches");
+        let _log = watcher
+            .watch_appends(dir.path(), OsStr::new("log"), move |_| drop(out.send("appended".to_owned())))
+            .expect("watches");
+        let mut heard = Heard(heard, Vec::new());
+        let path = dir.path().join("log");
+        let mut log = std::fs::File::create(&path).expect("made");
+        std::fs::write(dir.path().join("other"), "x").expect("made");
+        heard.until(|names| names.iter().any(|n| n == "name other"));
+        heard.forget();
+        std::fs::read(&path).expect("read");
+        std::io::Write::write_all(&mut log, b"a line\n").expect("written");
+        assert_eq!(heard.until(|names| !names.is_empty()), ["appended"]);
     }
 }

@@ -70,6 +70,7 @@ impl Team {
         let paths = self.paths.clone();
         let written = self.disk.run(&self.paths.events(), move || events::append(&paths, &line)).await;
         self.hub.poke(Topic::Team);
+        self.hub.poke(Topic::Log);
         if let Err(error) = written {
             tracing::warn!(%error, "the event log could not be written");
         }

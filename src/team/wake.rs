@@ -21,8 +21,10 @@ pub enum Topic {
     Runs,
     /// Any ask or decision.
     Asks,
-    /// The event log or the roster.
+    /// The roster, or what this process wrote to the event log.
     Team,
+    /// The event log, whoever wrote to it.
+    Log,
 }
 
 #[derive(Default)]
@@ -77,11 +79,16 @@ impl WakeHub {
         let runs = Arc::clone(&signals);
         let asks = Arc::clone(&signals);
         let whole = Arc::clone(&signals);
+        let log = Arc::clone(&signals);
+        let events = team.events();
         let guards = vec![
             watcher.watch(&team.inboxes(), move |file| inboxes.inbox_changed(file))?,
             watcher.watch(&team.run_dir(), move |_| runs.poke(Topic::Runs))?,
             watcher.watch(&team.asks_dir(), move |_| asks.poke(Topic::Asks))?,
             watcher.watch(team.dir(), move |_| whole.poke(Topic::Team))?,
+            watcher.watch_appends(team.dir(), events.file_name().unwrap_or_default(), move |_| {
+                log.poke(Topic::Log);
+            })?,
         ];
         let net = if watch::is_network_fs(team.dir()) { POLL_NET_NETWORK } else { POLL_NET };
         Ok(Self { signals, net, _watches: Arc::new((watcher, guards)) })

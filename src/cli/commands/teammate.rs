@@ -7,6 +7,7 @@ use crate::cli::args::Shared;
 use crate::cli::compose;
 use crate::cli::environment::Environment;
 use crate::cli::error::CliError;
+use crate::cli::out::Printing;
 use crate::cli::setup::Setup;
 use crate::cli::signals::{self, Signalled};
 use crate::cli::view::View;
@@ -105,7 +106,8 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
     }
     setup.loaded.settings = spec.settings.clone();
     setup.loaded.settings.retry = spec.retry.clone();
-    let view = View::of_teammate(&spec);
+    let printing = Printing::start()?;
+    let view = View::of_teammate(&spec, printing.lines());
     let cancel = CancellationToken::new();
     let (interrupt, interrupted) = watch::channel(0_u64);
     let control = RunnerControl { cancel: cancel.clone(), interrupt: interrupted };
@@ -115,13 +117,15 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
     let exit = loop {
         tokio::select! {
             biased;
-            exit = &mut life => break exit?,
+            exit = &mut life => break exit,
             Some(signalled) = signals.recv() => match signalled {
                 Signalled::Interrupt => interrupt.send_modify(|n| *n += 1),
                 Signalled::End => cancel.cancel(),
             }
         }
     };
+    printing.finish();
+    let exit = exit?;
     if exit.failed {
         return Err(CliError::new(ExitKind::Failed, "teammate", exit.exit, ""));
     }

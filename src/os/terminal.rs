@@ -1,0 +1,46 @@
+//! The terminal's size, and its modes: remembered, changed for a while, put back.
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+use std::io;
+
+/// Columns and rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Cells in a row.
+    pub columns: usize,
+    /// Rows.
+    pub rows: usize,
+}
+
+/// The size of the terminal that standard output is; `None` when it is none, or does not say.
+pub fn size() -> Option<Size> {
+    let out = io::stdout();
+    if !isatty(&out) {
+        return None;
+    }
+    let size = tcgetwinsize(&out).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0)
+        .then(|| Size { columns: size.ws_col.into(), rows: size.ws_row.into() })
+}
+
+/// The modes of the terminal that standard input is, as they were.
+pub struct Modes(Termios);
+
+impl Modes {
+    /// Remembers them; `None` when standard input is no terminal.
+    pub fn remember() -> Option<Self> {
+        tcgetattr(io::stdin()).ok().map(Self)
+    }
+
+    /// Puts them back.
+    pub fn restore(&self) -> io::Result<()> {
+        Ok(tcsetattr(io::stdin(), OptionalActions::Drain, &self.0)?)
+    }
+
+    /// What is typed is not shown, until [`Modes::restore`]; signals still come.
+    pub fn hide_input(&self) -> io::Result<()> {
+        let mut hidden = self.0.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        Ok(tcsetattr(io::stdin(), OptionalActions::Drain, &hidden)?)
+    }
+}
