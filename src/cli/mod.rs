@@ -13,6 +13,7 @@ pub mod headless;
 pub mod logging;
 pub mod out;
 pub mod output;
+pub mod screen;
 pub mod settings;
 pub mod setup;
 pub mod signals;

@@ -1,6 +1,9 @@
 //! The terminal's size, and its modes: remembered, changed for a while, put back.
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::process::getpgrp;
+use rustix::termios::{
+    LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
+};
 use std::io;
 
 /// Columns and rows.
@@ -27,8 +30,12 @@ pub fn size() -> Option<Size> {
 pub struct Modes(Termios);
 
 impl Modes {
-    /// Remembers them; `None` when standard input is no terminal.
+    /// Remembers them; `None` when standard input is no terminal, or is another job's for now: who
+    /// changes its modes from the background is stopped.
     pub fn remember() -> Option<Self> {
+        if tcgetpgrp(io::stdin()).ok()? != getpgrp() {
+            return None;
+        }
         tcgetattr(io::stdin()).ok().map(Self)
     }
 
