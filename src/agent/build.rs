@@ -8,6 +8,7 @@ use super::definitions::GENERAL_PURPOSE;
 use super::limits::Slot;
 use super::permissions::Permissions;
 use super::ports::{Mailbox, PermissionBroker};
+use super::prefix_file::{self, Fresh};
 use super::restore::{self, Restored};
 use super::runtime::{Model, Runtime};
 use super::transcript::{NewLine, RUN_STARTED, Transcript};
@@ -18,10 +19,15 @@ use crate::store::error::StoreError;
 use crate::tools::file_cache::FileCache;
 use crate::tools::set::ToolSet;
 use crate::tools::shells::Shells;
+use crate::wire::block::{Block, ChatMessage};
 use crate::wire::definition::{AgentDefinition, ToolChoice};
 use crate::wire::ids::RunId;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+
+/// The result of a call that was under way when its process ended.
+const INTERRUPTED: &str = "The call was interrupted: the process that ran it has ended. Whether and how far it \
+                           took effect is unknown; look before you repeat it.";
 
 /// What an agent is to be.
 pub struct AgentPlan {
@@ -43,6 +49,8 @@ pub struct AgentPlan {
     pub broker: Arc<dyn PermissionBroker>,
     /// Its transcript.
     pub transcript: PathBuf,
+    /// Where its frozen prefix is kept for a later run; `None` for agents that have one run.
+    pub prefix_file: Option<PathBuf>,
     /// This run of it.
     pub run_id: RunId,
     /// Added to the definition's system prompt.
@@ -120,11 +128,31 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
         system.push_str("\n\n");
         system.push_str(addendum.trim());
     }
-    let prefix = Arc::new(core.model.provider.freeze(&core.model.name, &system, &declarations));
+    let prefix = core.model.provider.freeze(&core.model.name, &system, &declarations);
+    let prefix = match plan.prefix_file.clone() {
+        None => prefix,
+        Some(path) => {
+            let fresh = Fresh {
+                provider: core.model.provider.name(),
+                prefix,
+                tool_names: core.tool_names().to_vec(),
+            };
+            let file = path.clone();
+            let (prefix, changed) =
+                runtime.disk.run(&file, move || prefix_file::settle(&path, fresh)).await?;
+            if changed {
+                notices.push(
+                    "model or tools have changed since the last run: the prompt cache starts anew".to_owned(),
+                );
+            }
+            prefix
+        }
+    };
+    let prefix = Arc::new(prefix);
 
     let path = plan.transcript.clone();
     let restored = runtime.disk.run(&plan.transcript, move || restore::load(&path)).await?;
-    let Restored { history, last_line, delivered, notices: bad, unanswered, .. } = restored;
+    let Restored { mut history, last_line, delivered, notices: bad, unanswered, open_calls, .. } = restored;
     notices.extend(bad);
     let was_there = last_line.is_some();
     let branch = git::branch(&context.cwd).unwrap_or_default();
@@ -138,7 +166,15 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
     .await?;
     let started = NewLine::system(RUN_STARTED, if was_there { "resumed" } else { "started" })
         .with_data(&serde_json::json!({ "runId": plan.run_id, "model": core.model.full, "agentType": core.definition.name }));
-    transcript.append(vec![started]).await?;
+    let mut lines = vec![started];
+    let was_cut = !open_calls.is_empty();
+    if was_cut {
+        let results = open_calls.iter().map(|id| Block::tool_result(id, INTERRUPTED, true)).collect();
+        let message = ChatMessage::user(results);
+        lines.push(NewLine::message(&message, None));
+        history.push(message);
+    }
+    transcript.append(lines).await?;
     let agent = Agent::new(
         core,
         prefix,
@@ -150,7 +186,7 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
         branch,
         plan.max_rounds,
     );
-    Ok(Built { agent, notices, unanswered, restored: was_there })
+    Ok(Built { agent, notices, unanswered: unanswered || was_cut, restored: was_there })
 }
 
 fn choose_tools(

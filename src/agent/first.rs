@@ -4,6 +4,7 @@
 
 use super::context::AgentContext;
 use super::runtime::Runtime;
+use super::turn::Agent;
 use crate::store::clock;
 use crate::wire::block::Block;
 
@@ -18,6 +19,14 @@ pub fn first_message(runtime: &Runtime, context: &AgentContext, branch: &str, pr
         .replace("{platform}", &runtime.platform)
         .replace("{git_branch}", branch);
     vec![Block::text(text.trim()), Block::text(non_empty(prompt))]
+}
+
+/// What the user says: with the surroundings when nothing was said before.
+pub fn user_message(runtime: &Runtime, agent: &Agent, prompt: &str) -> Vec<Block> {
+    if agent.is_fresh() {
+        return first_message(runtime, &agent.core().context, agent.branch(), prompt);
+    }
+    vec![Block::text(non_empty(prompt))]
 }
 
 /// A prompt that models accept: they refuse blank text blocks.

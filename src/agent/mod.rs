@@ -14,6 +14,7 @@ pub mod mail;
 pub mod permissions;
 pub mod pipeline;
 pub mod ports;
+pub mod prefix_file;
 pub mod resolve;
 pub mod restore;
 pub mod runtime;

@@ -28,6 +28,8 @@ pub struct Restored {
     pub notices: Vec<String>,
     /// True when the last message is the user's: it waits for an answer.
     pub unanswered: bool,
+    /// Calls of the last message that have no results: they were under way when the process ended.
+    pub open_calls: Vec<String>,
 }
 
 /// Loads a transcript; a missing file is an empty one.
@@ -43,7 +45,7 @@ pub fn load(path: &Path) -> Result<Restored, StoreError> {
         Err(StoreError::NotFound { .. }) => return Ok(restored),
         Err(error) => return Err(error),
     }
-    mend(&mut restored.history);
+    restored.open_calls = mend(&mut restored.history);
     restored.unanswered = restored.history.last().is_some_and(|m| m.role == Role::User);
     Ok(restored)
 }
@@ -72,8 +74,10 @@ fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)
     }
 }
 
-/// Makes a history that was cut anywhere acceptable again.
-fn mend(history: &mut Vec<ChatMessage>) {
+/// Makes a history that was cut anywhere acceptable again, once the calls that are returned have their
+/// results.
+fn mend(history: &mut Vec<ChatMessage>) -> Vec<String> {
+    let mut under_way = Vec::new();
     let all = std::mem::take(history);
     let mut rest = all.into_iter().peekable();
     while let Some(message) = rest.next() {
@@ -82,7 +86,11 @@ fn mend(history: &mut Vec<ChatMessage>) {
             Role::Assistant => {
                 let open = match rest.peek() {
                     Some(next) if next.role == Role::User => unanswered_calls(&message, next),
-                    _ => message.tool_uses().into_iter().map(|c| c.id).collect(),
+                    Some(_) => message.tool_uses().into_iter().map(|c| c.id).collect(),
+                    None => {
+                        under_way = message.tool_uses().into_iter().map(|c| c.id).collect();
+                        Vec::new()
+                    }
                 };
                 let kept = without_calls(&message, &open);
                 if kept.blocks.iter().any(says_something) {
@@ -92,6 +100,7 @@ fn mend(history: &mut Vec<ChatMessage>) {
         }
     }
     history.retain(|m| !m.blocks.is_empty());
+    under_way
 }
 
 fn unanswered_calls(message: &ChatMessage, answers: &ChatMessage) -> Vec<String> {
@@ -147,9 +156,14 @@ mod tests {
         let kept = ChatMessage::assistant(vec![Block::thinking("hm", "sig"), call("a")]);
         assert_eq!(history, [ask.clone(), kept, half]);
 
-        let mut history = vec![ask.clone(), calls];
-        mend(&mut history);
-        assert_eq!(history, std::slice::from_ref(&ask));
+        let mut history = vec![ask.clone(), calls.clone()];
+        assert_eq!(mend(&mut history), ["a", "b"]);
+        assert_eq!(history, [ask.clone(), calls.clone()]);
+
+        // Results that mail stands before belong to nobody any more.
+        let mut history = vec![ask.clone(), calls, ask.clone()];
+        assert_eq!(mend(&mut history), Vec::<String>::new());
+        assert_eq!(history, [ask.clone(), ask.clone()]);
 
         let blank = ChatMessage::assistant(vec![Block::text(" \n")]);
         let mut history =

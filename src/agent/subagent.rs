@@ -164,6 +164,7 @@ async fn start(
         mailbox: None,
         broker: Arc::clone(&parent.broker),
         transcript,
+        prefix_file: None,
         run_id: RunId::generate(),
         prompt_addendum: None,
         slot: Some(slot),

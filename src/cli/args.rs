@@ -18,6 +18,12 @@ pub struct Cli {
     /// standard input is (added to) the prompt.
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
+    /// Goes on with the latest session of this directory.
+    #[arg(long = "continue", conflicts_with = "resume")]
+    pub go_on: bool,
+    /// Goes on with this session; without an ID, lists them.
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
+    pub resume: Option<String>,
     /// What -p prints.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
     pub output_format: OutputFormat,

@@ -47,6 +47,7 @@ use crate::wire::permission::{Behavior, PermissionMode, Rule, RuleSource};
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::BackendType;
 use crate::wire::worker::{AskPolicy, WorkerSpec};
+use sha2::{Digest, Sha256};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -95,8 +96,10 @@ impl ModelSource for Models {
 pub struct LeadPlan<'a> {
     /// Its model.
     pub model: ModelRef,
-    /// What its team is called.
+    /// What its team is called, unless an old session's team is taken over.
     pub title: TeamTitle<'a>,
+    /// A session to go on with; `None` starts a new one.
+    pub resume: Option<SessionId>,
     /// Who answers asks.
     pub asks: AskPolicy,
     /// Kinds of agents beside the built-in ones.
@@ -125,6 +128,10 @@ pub struct Session {
     pub backend_reason: String,
     /// What a person should know before the first turn.
     pub warnings: Vec<String>,
+    /// What became of the teammates of a dead leader, a sentence each.
+    pub taken_over: Vec<String>,
+    /// True when the resumed conversation ends with something the model has not answered.
+    pub unanswered: bool,
     backends: BackendRegistry,
     stop: CancellationToken,
 }
@@ -250,7 +257,7 @@ async fn backends(
             "add --teammate-mode in-process",
         ));
     }
-    if backend == BackendType::Tmux {
+    if backend == BackendType::Tmux || has_panes(team).await? {
         let program = std::env::current_exe()?;
         let options = TmuxOptions::new(program, setup.environment.all().clone());
         let executor = if facts.inside_tmux {
@@ -259,7 +266,9 @@ async fn backends(
             let target = tmux::TmuxTarget::Private { socket_name: private_socket(team) };
             TmuxExecutor::new(target, options)
         };
-        if let Some(attach) = executor.attach_command() {
+        if backend == BackendType::Tmux
+            && let Some(attach) = executor.attach_command()
+        {
             reason = format!("{reason}; look with: {attach}");
         }
         registry.register(Arc::new(executor));
@@ -267,8 +276,17 @@ async fn backends(
     Ok((registry, backend, reason))
 }
 
+/// Whether a member of an earlier leader may still sit in a pane.
+async fn has_panes(team: &Team) -> Result<bool, CliError> {
+    let roster = team.roster().await?;
+    Ok(roster.members.iter().any(|m| m.ended.is_none() && m.backend_type == BackendType::Tmux))
+}
+
 fn private_socket(team: &Team) -> String {
-    format!("festoon-{}-{}", team.name, std::process::id())
+    // The same for every leader of the team, so that panes are found again; another state root is
+    // another team, whatever its name.
+    let root = Sha256::digest(team.paths.dir().as_os_str().as_encoded_bytes());
+    format!("festoon-{}-{:02x}{:02x}{:02x}", team.name, root[0], root[1], root[2])
 }
 
 struct InProcess(Host);
@@ -289,10 +307,22 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     rules.extend(setup.loaded.rules.iter().cloned());
     rules.extend(plan.rules);
     teammate_mode(setup)?;
-    let id = setup.shared.session_id.clone().map_or_else(SessionId::generate, SessionId::new);
+    let resumes = plan.resume.is_some();
+    let id = plan
+        .resume
+        .unwrap_or_else(|| setup.shared.session_id.clone().map_or_else(SessionId::generate, SessionId::new));
     let project = setup.paths.project(&setup.cwd);
-    claim_session(setup, &id).await?;
-    let team = session::create(&setup.paths, &setup.disk, plan.title, &id, setup.durability()).await?;
+    claim_session(setup, &id, resumes).await?;
+    let left = if resumes {
+        session::take_over(&setup.paths, &setup.disk, &id, setup.durability()).await?
+    } else {
+        None
+    };
+    let takes_over = left.is_some();
+    let team = match left {
+        Some(team) => team,
+        None => session::create(&setup.paths, &setup.disk, plan.title, &id, setup.durability()).await?,
+    };
 
     let reporters = Arc::new(Reporters::default());
     let mut observers: Vec<Arc<dyn Observer>> = vec![reporters.clone()];
@@ -357,12 +387,14 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
         mailbox: Some(port),
         broker,
         transcript: project.transcript(&id),
+        prefix_file: Some(project.prefix(&id)),
         run_id: run_id.clone(),
         prompt_addendum: setup.shared.append_system_prompt.clone(),
         slot: None,
         max_rounds: setup.shared.max_turns,
     };
     let built = build(&runtime, agent_plan).await?;
+    let unanswered = resumes && built.unanswered;
     let reporter =
         Arc::new(Reporter::new(team.clone(), AgentName::team_lead(), lead_record(&team, &run_id)?));
     reporters.add(&reporter);
@@ -372,7 +404,20 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let lead = Lead::new(built.agent, mailbox, supervisor, reporter, &stop);
     let mut warnings = setup.loaded.warnings.clone();
     warnings.extend(built.notices);
-    Ok(Session { lead, team, runtime, id, backend, backend_reason, warnings, backends: registry, stop })
+    let taken_over = if takes_over { lead.supervisor.take_over(&runtime).await } else { Vec::new() };
+    Ok(Session {
+        lead,
+        team,
+        runtime,
+        id,
+        backend,
+        backend_reason,
+        warnings,
+        taken_over,
+        unanswered,
+        backends: registry,
+        stop,
+    })
 }
 
 fn permissions(setup: &Setup, mode: PermissionMode, rules: Vec<Rule>, output_dir: PathBuf) -> Permissions {
@@ -384,7 +429,7 @@ fn permissions(setup: &Setup, mode: PermissionMode, rules: Vec<Rule>, output_dir
     Permissions::new(mode, rules, project, home, closed, resolve(&output_dir))
 }
 
-async fn claim_session(setup: &Setup, id: &SessionId) -> Result<(), CliError> {
+async fn claim_session(setup: &Setup, id: &SessionId, resumes: bool) -> Result<(), CliError> {
     let project = setup.paths.project(&setup.cwd);
     let (paths, session) = (setup.paths.clone(), id.clone());
     let lock = project.session_lock(id);
@@ -402,8 +447,11 @@ async fn claim_session(setup: &Setup, id: &SessionId) -> Result<(), CliError> {
             ExitKind::Failed,
             "session_in_use",
             format!("the session {id} is open in another process"),
-            "end that one first, or leave --session-id out",
+            "end that one first, or start a new session",
         ));
+    }
+    if resumes {
+        return Ok(());
     }
     if transcript.exists() {
         return Err(CliError::usage(

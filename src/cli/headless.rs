@@ -13,13 +13,14 @@ use super::spent::{self, Spent};
 use super::stdin;
 use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
-use crate::agent::first::first_message;
+use crate::agent::first::user_message;
 use crate::agent::turn::{TurnEnd, TurnError, TurnInput, TurnStatus};
 use crate::store::asks;
 use crate::team::bubble::NOBODY;
 use crate::team::lead::Settled;
 use crate::team::session::TeamTitle;
 use crate::wire::error::ExitKind;
+use crate::wire::ids::SessionId;
 use crate::wire::permission::PermissionMode;
 use crate::wire::worker::AskPolicy;
 use serde_json::json;
@@ -48,7 +49,12 @@ fn whole_prompt(flag: &str) -> Result<(String, Option<String>), CliError> {
 }
 
 /// Runs it; the exit status is the return value.
-pub async fn run(setup: &Setup, flag: &str, format: OutputFormat) -> Result<Option<ExitKind>, CliError> {
+pub async fn run(
+    setup: &Setup,
+    flag: &str,
+    format: OutputFormat,
+    resume: Option<&SessionId>,
+) -> Result<Option<ExitKind>, CliError> {
     let started = Instant::now();
     let model = setup.model()?;
     let (prompt, warning) = whole_prompt(flag)?;
@@ -59,6 +65,7 @@ pub async fn run(setup: &Setup, flag: &str, format: OutputFormat) -> Result<Opti
     let plan = LeadPlan {
         model,
         title: TeamTitle::Session,
+        resume: resume.cloned(),
         asks: ask_policy(setup),
         definitions: Vec::new(),
         observers,
@@ -66,7 +73,7 @@ pub async fn run(setup: &Setup, flag: &str, format: OutputFormat) -> Result<Opti
         rules: Vec::new(),
     };
     let mut session = lead(setup, plan).await?;
-    for warning in warning.iter().chain(&session.warnings) {
+    for warning in warning.iter().chain(&session.warnings).chain(&session.taken_over) {
         out::warning(warning);
     }
     let cancel = CancellationToken::new();
@@ -161,9 +168,7 @@ impl Run {
         cancel: &CancellationToken,
         signals: &mut mpsc::UnboundedReceiver<Signalled>,
     ) -> Result<(), CliError> {
-        let agent = &session.lead.agent;
-        let first = first_message(&session.runtime, &agent.core().context, agent.branch(), prompt);
-        let mut input = TurnInput::Prompt(first);
+        let mut input = TurnInput::Prompt(user_message(&session.runtime, &session.lead.agent, prompt));
         loop {
             let end = {
                 let turn = session.lead.turn(input, cancel);

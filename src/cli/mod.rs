@@ -14,6 +14,7 @@ pub mod logging;
 pub mod out;
 pub mod output;
 pub mod screen;
+pub mod sessions;
 pub mod settings;
 pub mod setup;
 pub mod signals;
@@ -77,7 +78,8 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
     }
     if let Some(prompt) = cli.print {
         let setup = setup::Setup::new(cli.shared)?;
-        return headless::run(&setup, &prompt, cli.output_format).await;
+        let resume = sessions::chosen(&setup, cli.go_on, cli.resume.as_deref())?;
+        return headless::run(&setup, &prompt, cli.output_format, resume.as_ref()).await;
     }
     if let Some(word) = &cli.prompt {
         suggest(word)?;

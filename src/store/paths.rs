@@ -289,6 +289,14 @@ impl ProjectPaths {
     pub fn sidechain_meta(&self, session: &SessionId, agent: &AgentId) -> PathBuf {
         self.sidechains(session).join(format!("agent-{}.meta.json", slug::of_id(agent.as_str())))
     }
+    /// The frozen prefix of a session's main agent.
+    pub fn prefix(&self, session: &SessionId) -> PathBuf {
+        self.session_dir(session).join("prefix.json")
+    }
+    /// The frozen prefix of another agent of the session.
+    pub fn sidechain_prefix(&self, session: &SessionId, agent: &AgentId) -> PathBuf {
+        self.sidechains(session).join(format!("agent-{}.prefix.json", slug::of_id(agent.as_str())))
+    }
     /// Long outputs of a session.
     pub fn output_dir(&self, session: &SessionId) -> PathBuf {
         self.session_dir(session).join("output")

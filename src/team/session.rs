@@ -12,6 +12,7 @@ use crate::store::{asks, clock, lock, slug};
 use crate::wire::ids::{AgentId, AgentName, SessionId, TeamName};
 use crate::wire::settings::Durability;
 use crate::wire::team::{TEAM_VERSION, TeamFile};
+use crate::wire::time::Timestamp;
 use uuid::Uuid;
 
 /// What a new team is called.
@@ -73,6 +74,38 @@ pub async fn create(
         .await?;
     let hub = WakeHub::start(&team_paths)?;
     Ok(Team { name, paths: team_paths, keys, disk: disk.clone(), hub, durability })
+}
+
+/// Takes over the newest team that `session` led, if it left one; `None` when it did not.
+pub async fn take_over(
+    paths: &Paths,
+    disk: &Disk,
+    session: &SessionId,
+    durability: Durability,
+) -> Result<Option<Team>, StoreError> {
+    let (all, wanted) = (paths.clone(), session.clone());
+    let dir = paths.teams();
+    let found = disk.run(&dir, move || {
+        let mut newest: Option<(Timestamp, TeamName)> = None;
+        for name in Roster::list(&all)? {
+            // A damaged roster of another team is none of our business here.
+            let Ok(Some(team)) = Roster::load(&all.team(&name)) else { continue };
+            let newer = newest.as_ref().is_none_or(|(at, _)| at < &team.created_at);
+            if team.lead_session_id == wanted && newer {
+                newest = Some((team.created_at.clone(), name));
+            }
+        }
+        let Some((_, name)) = newest else { return Ok(None) };
+        let lock = all.team(&name).leader_lock();
+        if !lock::hold_for_life(&lock, &format!("leader of {name}"))? {
+            return Err(StoreError::Exists { path: lock });
+        }
+        Ok(Some(name))
+    });
+    match found.await? {
+        Some(name) => open(paths, disk, &name, durability).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Opens a team that is there, as a worker or a terminal that looks at it.

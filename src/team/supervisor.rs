@@ -4,6 +4,7 @@
 //! carried out, slow ones in tasks of their own that report back. The roster is written here alone.
 
 mod effects;
+mod reconcile;
 mod start;
 
 use super::context::Team;
@@ -51,6 +52,7 @@ enum Order {
     Spawn(TeammateRequest, oneshot::Sender<Result<Spawned, String>>),
     Spawned { name: AgentName, run_id: RunId, outcome: Result<Arc<dyn TeammateHandle>, String> },
     Stop { name: AgentName, stop: Stop, leaves: bool, done: Option<oneshot::Sender<StopOutcome>> },
+    TakeOver(Arc<Runtime>, oneshot::Sender<Vec<String>>),
     Living(oneshot::Sender<Vec<AgentName>>),
     Answered { from: AgentName, request_id: String, refused: Option<String> },
     RunsChanged,
@@ -135,6 +137,13 @@ impl Supervisor {
         futures_util::future::join_all(stops).await
     }
 
+    /// Takes over the members that a dead leader left behind; one sentence for each.
+    pub async fn take_over(&self, runtime: &Arc<Runtime>) -> Vec<String> {
+        let (done, sentences) = oneshot::channel();
+        self.order(Order::TakeOver(Arc::clone(runtime), done));
+        sentences.await.unwrap_or_default()
+    }
+
     /// The members that are not over.
     pub async fn living(&self) -> Vec<AgentName> {
         let (done, names) = oneshot::channel();
@@ -176,6 +185,28 @@ struct Charge {
     unanswered: Option<String>,
 }
 
+impl Charge {
+    fn new(
+        runtime: Arc<Runtime>,
+        spec: WorkerSpec,
+        life: Lifecycle,
+        handle: Option<Arc<dyn TeammateHandle>>,
+    ) -> Self {
+        Self {
+            spec,
+            life,
+            handle,
+            spawner: None,
+            waiters: Vec::new(),
+            leaves: false,
+            listed: true,
+            runtime,
+            notes: Vec::new(),
+            unanswered: None,
+        }
+    }
+}
+
 struct Work {
     parts: Arc<SupervisorParts>,
     orders: mpsc::UnboundedSender<Order>,
@@ -201,6 +232,7 @@ impl Work {
             Order::Spawn(request, done) => self.spawn(request, done).await,
             Order::Spawned { name, run_id, outcome } => self.spawned(&name, &run_id, outcome).await,
             Order::Stop { name, stop, leaves, done } => self.stop(&name, stop, leaves, done).await,
+            Order::TakeOver(runtime, done) => self.take_over(runtime, done).await,
             Order::Living(done) => {
                 let living = self.members.iter().filter(|(_, c)| !c.life.is_over()).map(|(n, _)| n.clone());
                 // The asker may be gone.

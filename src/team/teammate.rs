@@ -184,6 +184,7 @@ impl Teammate {
                 (host.asks == AskRoute::Mail).then(|| Arc::clone(&port)),
             )),
             transcript: paths.sidechain(&spec.lead_session_id, &spec.agent_id),
+            prefix_file: Some(paths.sidechain_prefix(&spec.lead_session_id, &spec.agent_id)),
             run_id: spec.run_id.clone(),
             prompt_addendum: Some(addendum),
             slot: None,

@@ -12,6 +12,7 @@ use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, ShutdownRequest, TeammateTerminated};
 use crate::wire::ids::AgentName;
 use crate::wire::mail::{Draft, Wake};
+use crate::wire::run::AgentState;
 use crate::wire::team::{Ended, Member};
 use serde_json::json;
 use std::time::Instant;
@@ -73,45 +74,43 @@ impl Work {
 
     async fn write_ended(&mut self, name: &AgentName, verdict: Verdict, exit: String, reason: String) {
         let Some(charge) = self.members.get(name) else { return };
-        let spec = charge.spec.clone();
-        let listed = charge.listed;
-        let ended =
-            Ended { state: verdict.state(), at: clock::now(), exit: exit.clone(), reason: reason.clone() };
-        let team = &self.parts.team;
-        let paths = team.paths.clone();
-        let file = paths.team_file();
-        let row = ended.clone();
-        let written = team
-            .disk
-            .run(&file, move || {
-                Roster::update(&paths, |team| {
-                    let is_it = |m: &Member| m.agent_name == spec.name && m.incarnation == spec.incarnation;
-                    if !listed {
-                        team.members.retain(|m| !is_it(&m.known));
-                    } else if let Some(member) = team.members.iter_mut().find(|m| is_it(&m.known)) {
-                        member.ended = Some(row);
-                    }
-                    Ok(())
-                })?;
-                if listed {
-                    spec::remove_specs(&paths, &spec.name)
-                } else {
-                    members::remove_traces(&paths, &spec.name, spec.incarnation)
-                }
-            })
-            .await;
-        if let Err(error) = written {
-            tracing::error!(%name, %error, "the end of a teammate could not be written");
-        }
-        let incarnation = charge.spec.incarnation;
-        let kind = if verdict == Verdict::Lost { EventKind::Lost } else { EventKind::Exit };
-        let fields = json!({ "state": verdict.state(), "exit": exit, "reason": reason });
-        team.log(kind, name, incarnation, fields).await;
+        let ended = Ended { state: verdict.state(), at: clock::now(), exit, reason };
+        self.record_end(name, charge.spec.incarnation, charge.listed, &ended).await;
         if let Some(charge) = self.members.get_mut(name) {
             for waiter in charge.waiters.drain(..) {
                 let _ = waiter.send(StopOutcome::Over(ended.clone()));
             }
         }
+    }
+
+    /// The verdict in the roster (the row itself goes when it was never `listed`) and in the log.
+    pub(super) async fn record_end(&self, name: &AgentName, incarnation: u32, listed: bool, ended: &Ended) {
+        let team = &self.parts.team;
+        let paths = team.paths.clone();
+        let file = paths.team_file();
+        let (who, row) = (name.clone(), ended.clone());
+        let written = team.disk.run(&file, move || {
+            Roster::update(&paths, |team| {
+                let is_it = |m: &Member| m.agent_name == who && m.incarnation == incarnation;
+                if !listed {
+                    team.members.retain(|m| !is_it(&m.known));
+                } else if let Some(member) = team.members.iter_mut().find(|m| is_it(&m.known)) {
+                    member.ended = Some(row);
+                }
+                Ok(())
+            })?;
+            if listed {
+                spec::remove_specs(&paths, &who)
+            } else {
+                members::remove_traces(&paths, &who, incarnation)
+            }
+        });
+        if let Err(error) = written.await {
+            tracing::error!(%name, %error, "the end of a teammate could not be written");
+        }
+        let kind = if ended.state == AgentState::Lost { EventKind::Lost } else { EventKind::Exit };
+        let fields = json!({ "state": ended.state, "exit": ended.exit, "reason": ended.reason });
+        team.log(kind, name, incarnation, fields).await;
     }
 
     async fn close_asks(&self, name: &AgentName) {

@@ -28,35 +28,13 @@ impl Work {
         done: oneshot::Sender<Result<Spawned, String>>,
     ) {
         match self.prepare(&request).await {
-            Ok((spec, launch, notes)) => {
-                let name = spec.name.clone();
-                let run_id = spec.run_id.clone();
-                let charge = Charge {
-                    spec,
-                    life: Lifecycle::starting(Instant::now()),
-                    handle: None,
-                    spawner: Some(done),
-                    waiters: Vec::new(),
-                    leaves: false,
-                    listed: true,
-                    runtime: Arc::clone(&request.parent.runtime),
-                    notes,
-                    unanswered: None,
-                };
-                self.members.insert(name.clone(), charge);
-                let orders = self.orders.clone();
-                let backends = self.parts.backends.clone();
-                let backend = launch.spec.backend;
-                drop(spawn_in(&self.parts.lead, async move {
-                    let outcome = match backends.require(backend) {
-                        Ok(executor) => executor.spawn(launch).await,
-                        Err(error) => Err(error),
-                    };
-                    let outcome = outcome.map(Arc::from).map_err(|e| {
-                        if e.hint.is_empty() { e.to_string() } else { format!("{e} ({})", e.hint) }
-                    });
-                    let _ = orders.send(Order::Spawned { name, run_id, outcome });
-                }));
+            Ok((spec, spec_file, notes)) => {
+                let life = Lifecycle::starting(Instant::now());
+                let mut charge = Charge::new(Arc::clone(&request.parent.runtime), spec.clone(), life, None);
+                charge.spawner = Some(done);
+                charge.notes = notes;
+                self.members.insert(spec.name.clone(), charge);
+                self.launch(spec, spec_file).await;
             }
             Err(why) => {
                 let _ = done.send(Err(why));
@@ -64,26 +42,41 @@ impl Work {
         }
     }
 
+    /// Has the executor start it, in a task that reports back.
+    pub(super) async fn launch(&self, spec: WorkerSpec, spec_file: PathBuf) {
+        let team = &self.parts.team;
+        let fields = json!({ "backend": spec.backend.as_str(), "model": spec.model, "summary": spec.description,
+                             "agentId": spec.agent_id, "runId": spec.run_id });
+        team.log(EventKind::Spawn, &spec.name, spec.incarnation, fields).await;
+        let (name, run_id) = (spec.name.clone(), spec.run_id.clone());
+        let ready = Box::pin(ready(team.clone(), name.clone(), run_id.clone()));
+        let launch = Launch { spec, spec_file, ready, deadline: READY_DEADLINE };
+        let orders = self.orders.clone();
+        let backends = self.parts.backends.clone();
+        drop(spawn_in(&self.parts.lead, async move {
+            let outcome = match backends.require(launch.spec.backend) {
+                Ok(executor) => executor.spawn(launch).await,
+                Err(error) => Err(error),
+            };
+            let outcome = outcome
+                .map(Arc::from)
+                .map_err(|e| if e.hint.is_empty() { e.to_string() } else { format!("{e} ({})", e.hint) });
+            let _ = orders.send(Order::Spawned { name, run_id, outcome });
+        }));
+    }
+
     /// Writes everything a worker needs before it is started. Whatever fails takes back what was done.
     async fn prepare(
         &mut self,
         request: &TeammateRequest,
-    ) -> Result<(WorkerSpec, Launch, Vec<String>), String> {
-        let team = &self.parts.team;
+    ) -> Result<(WorkerSpec, PathBuf, Vec<String>), String> {
         let slots = &request.parent.runtime.slots;
         slots.start(request.parent.context.depth + 1).map_err(|e| e.to_string())?;
         let prepared = self.write(request).await;
         if prepared.is_err() {
             slots.undo_start();
         }
-        let (spec, spec_file, notes) = prepared?;
-        let fields = json!({ "backend": spec.backend.as_str(), "model": spec.model, "summary": spec.description,
-                             "agentId": spec.agent_id, "runId": spec.run_id });
-        team.log(EventKind::Spawn, &spec.name, spec.incarnation, fields).await;
-        let ready = ready(team.clone(), spec.name.clone(), spec.run_id.clone());
-        let launch =
-            Launch { spec: spec.clone(), spec_file, ready: Box::pin(ready), deadline: READY_DEADLINE };
-        Ok((spec, launch, notes))
+        prepared
     }
 
     async fn write(&self, request: &TeammateRequest) -> Result<(WorkerSpec, PathBuf, Vec<String>), String> {
@@ -204,7 +197,7 @@ impl Work {
         }
     }
 
-    fn watch_exit(&self, name: &AgentName, run_id: &RunId, handle: Arc<dyn TeammateHandle>) {
+    pub(super) fn watch_exit(&self, name: &AgentName, run_id: &RunId, handle: Arc<dyn TeammateHandle>) {
         let (orders, name, run_id) = (self.orders.clone(), name.clone(), run_id.clone());
         drop(spawn_in(&self.parts.lead, async move {
             let report = handle.exited().await;

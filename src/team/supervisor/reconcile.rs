@@ -1,0 +1,164 @@
+//! Taking over a team whose leader has died: adopt what lives, restart what ran inside the dead
+//! process, and mark the rest as lost, with the reason (spec §18).
+
+use super::{Charge, Work};
+use crate::agent::runtime::Runtime;
+use crate::store::{asks, clock, run, spec};
+use crate::team::executor::TeammateHandle;
+use crate::team::lifecycle::Lifecycle;
+use crate::wire::ask::AskStatus;
+use crate::wire::event::EventKind;
+use crate::wire::ids::{AgentName, RunId};
+use crate::wire::open::Open;
+use crate::wire::run::{AgentState, RunRecord};
+use crate::wire::team::{BackendType, Ended, Member};
+use crate::wire::worker::{WORKER_SPEC_VERSION, WorkerSpec};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+impl Work {
+    /// Takes over every member that has not ended; one sentence for each, for the person.
+    pub(super) async fn take_over(&mut self, runtime: Arc<Runtime>, done: oneshot::Sender<Vec<String>>) {
+        let members: Vec<Member> = match self.parts.team.roster().await {
+            Ok(roster) => {
+                roster.members.iter().filter(|m| m.ended.is_none()).map(|m| m.known.clone()).collect()
+            }
+            Err(error) => {
+                let _ = done.send(vec![error.to_string()]);
+                return;
+            }
+        };
+        // Whoever asked from inside the dead process waits no more; it asks again when it gets there.
+        let mut silent = vec![AgentName::team_lead()];
+        let mut sentences = Vec::new();
+        for member in members {
+            let (sentence, asks_on) = self.take_over_one(&runtime, &member).await;
+            sentences.push(sentence);
+            if !asks_on {
+                silent.push(member.agent_name);
+            }
+        }
+        if let Err(error) = self.close_asks_of(silent).await {
+            sentences.push(error);
+        }
+        // The asker of this may have been interrupted.
+        let _ = done.send(sentences);
+    }
+
+    /// What became of a member, and whether its open asks still have somebody who waits.
+    async fn take_over_one(&mut self, runtime: &Arc<Runtime>, member: &Member) -> (String, bool) {
+        let name = &member.agent_name;
+        let team = &self.parts.team;
+        let (paths, who) = (team.paths.clone(), name.clone());
+        let file = paths.run(name);
+        let record = team.disk.run(&file, move || run::load(&paths, &who)).await;
+        let record = match record {
+            Ok(Some(record)) if record.incarnation == member.incarnation => record,
+            Ok(_) => return (self.lose(member, "it never became ready").await, false),
+            Err(error) => return (self.lose(member, &error.to_string()).await, false),
+        };
+        let (paths, who, run_id) = (team.paths.clone(), name.clone(), record.run_id.clone());
+        let file = paths.spec(name, &run_id);
+        let known = team.disk.run(&file, move || spec::read_spec(&paths.spec(&who, &run_id))).await;
+        let known = match known {
+            Ok(known) => known,
+            Err(error) => return (self.lose(member, &error.to_string()).await, false),
+        };
+        if member.backend_type == BackendType::InProcess {
+            return (self.restart(runtime, member, &record, known).await, false);
+        }
+        let found = match self.parts.backends.get(member.backend_type) {
+            Some(executor) => executor.adopt(member, Some(&record.known)).await,
+            None => None,
+        };
+        match found {
+            Some(handle) => (self.adopt(runtime, &record, known, handle.into()).await, true),
+            None => (self.lose(member, "its process is gone").await, false),
+        }
+    }
+
+    async fn adopt(
+        &mut self,
+        runtime: &Arc<Runtime>,
+        record: &Open<RunRecord>,
+        spec: WorkerSpec,
+        handle: Arc<dyn TeammateHandle>,
+    ) -> String {
+        let name = spec.name.clone();
+        let run_id = spec.run_id.clone();
+        let evidence = handle.probe().await.evidence;
+        let life = Lifecycle::adopted(record.state, Instant::now());
+        let incarnation = spec.incarnation;
+        self.members
+            .insert(name.clone(), Charge::new(Arc::clone(runtime), spec, life, Some(Arc::clone(&handle))));
+        self.watch_exit(&name, &run_id, handle);
+        let fields = json!({ "reason": format!("found again by a new leader: {evidence}"), "runId": run_id });
+        self.parts.team.log(EventKind::Ready, &name, incarnation, fields).await;
+        format!("{name} was found alive and {} ({evidence})", record.state.as_str())
+    }
+
+    /// Starts a teammate of the dead process again from its transcript, as a new run of the same agent.
+    async fn restart(
+        &mut self,
+        runtime: &Arc<Runtime>,
+        member: &Member,
+        record: &RunRecord,
+        old: WorkerSpec,
+    ) -> String {
+        if record.state.is_over() {
+            return self.lose(member, "it had ended when its leader died").await;
+        }
+        let spec = WorkerSpec {
+            version: WORKER_SPEC_VERSION,
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            run_id: RunId::generate(),
+            asks: self.parts.defaults.asks,
+            ..old
+        };
+        let team = &self.parts.team;
+        let (paths, fresh) = (team.paths.clone(), spec.clone());
+        let file = paths.specs_dir();
+        let written = team.disk.run(&file, move || {
+            spec::remove_specs(&paths, &fresh.name)?;
+            spec::write_spec(&paths, &fresh)
+        });
+        match written.await {
+            Ok(spec_file) => {
+                let name = spec.name.clone();
+                let life = Lifecycle::starting(Instant::now());
+                self.members.insert(name.clone(), Charge::new(Arc::clone(runtime), spec.clone(), life, None));
+                self.launch(spec, spec_file).await;
+                format!("{name} is started again from its transcript")
+            }
+            Err(error) => self.lose(member, &error.to_string()).await,
+        }
+    }
+
+    async fn lose(&self, member: &Member, why: &str) -> String {
+        let name = &member.agent_name;
+        let ended = Ended {
+            state: AgentState::Lost,
+            at: clock::now(),
+            exit: "unknown".to_owned(),
+            reason: format!("lost with its leader: {why}"),
+        };
+        self.record_end(name, member.incarnation, true, &ended).await;
+        format!("{name} is lost: {why}")
+    }
+
+    async fn close_asks_of(&self, agents: Vec<AgentName>) -> Result<(), String> {
+        let paths = self.parts.team.paths.clone();
+        let dir = paths.asks_dir();
+        let closed = self.parts.team.disk.run(&dir, move || {
+            for (ask, status, _) in asks::list(&paths)? {
+                if status == AskStatus::Open && agents.contains(&ask.reply_to) {
+                    asks::close(&paths, &ask.id, "the process that asked has ended")?;
+                }
+            }
+            Ok(())
+        });
+        closed.await.map_err(|e| e.to_string())
+    }
+}
