@@ -9,6 +9,7 @@ pub mod definitions;
 pub mod disk;
 pub mod events;
 pub mod first;
+pub mod instructions;
 pub mod limits;
 pub mod mail;
 pub mod permissions;

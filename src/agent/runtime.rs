@@ -4,6 +4,7 @@ use super::core::AgentCore;
 use super::definitions::Definitions;
 use super::disk::Disk;
 use super::events::Observer;
+use super::first;
 use super::limits::Slots;
 use super::ports::{Gates, Mailbox};
 use super::tally::Tally;
@@ -66,6 +67,8 @@ pub struct Runtime {
     pub slots: Slots,
     /// What tokens cost.
     pub prices: PriceTable,
+    /// What agents find in their directories.
+    pub surroundings: first::Known,
     /// What was used.
     pub tally: Tally,
     /// The environment of tool commands.

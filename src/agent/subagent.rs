@@ -64,7 +64,7 @@ pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOu
             let context = Arc::clone(&built.agent.core().context);
             let event = AgentEvent::ChildStarted(Arc::clone(&context), request.description.clone());
             runtime.observer.event(&parent.context, &event);
-            let input = first_message(&runtime, &context, built.agent.branch(), &request.prompt);
+            let input = first_message(&built.agent, &request.prompt).await;
             let end = built.agent.turn(TurnInput::Prompt(input), cancel).await;
             finish(&built, meta_path, meta, &end).await;
             result(&built, &end, &request.definition, started)

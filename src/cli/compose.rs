@@ -8,6 +8,7 @@ use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, Tier, spawn_in};
 use crate::agent::definitions::{self, Definitions};
 use crate::agent::events::{Fan, Observer};
+use crate::agent::first::Known;
 use crate::agent::limits::Slots;
 use crate::agent::permissions::Permissions;
 use crate::agent::ports::{Mailbox, OpenGates, PermissionBroker};
@@ -218,6 +219,7 @@ fn make_runtime(
         definitions,
         slots: Slots::new(&settings.limits),
         prices: PriceTable::new(&settings.prices),
+        surroundings: Known::default(),
         tally: Tally::default(),
         environment: Arc::new(setup.environment.for_tools(&settings.env, mark)),
         tool_concurrency: settings.limits.tool_concurrency.unwrap_or(TOOL_CONCURRENCY),

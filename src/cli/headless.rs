@@ -168,7 +168,7 @@ impl Run {
         cancel: &CancellationToken,
         signals: &mut mpsc::UnboundedReceiver<Signalled>,
     ) -> Result<(), CliError> {
-        let mut input = TurnInput::Prompt(user_message(&session.runtime, &session.lead.agent, prompt));
+        let mut input = TurnInput::Prompt(user_message(&session.lead.agent, prompt).await);
         loop {
             let end = {
                 let turn = session.lead.turn(input, cancel);

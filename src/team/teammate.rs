@@ -197,9 +197,7 @@ impl Teammate {
         let first = if built.restored && !built.agent.is_fresh() {
             built.unanswered.then_some(TurnInput::Continue)
         } else {
-            let prompt =
-                first_message(runtime, &built.agent.core().context, built.agent.branch(), &spec.prompt);
-            Some(TurnInput::Prompt(prompt))
+            Some(TurnInput::Prompt(first_message(&built.agent, &spec.prompt).await))
         };
         let (out, controls) = mpsc::unbounded_channel();
         let pump = Pump::new(Arc::clone(&mailbox), built.agent.transcript().clone(), out);
