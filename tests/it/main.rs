@@ -1,0 +1,9 @@
+//! The real binary in worlds of its own: sessions, teams, failures, panes.
+
+#![expect(clippy::expect_used, reason = "a test says what it expected by failing")]
+
+mod headless;
+mod permissions;
+mod subagents;
+mod support;
+mod tools;

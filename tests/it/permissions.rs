@@ -1,0 +1,194 @@
+//! Who may do what in a run where nobody can be asked.
+
+use crate::support::model_server::{ModelServer, Part, Reply, call_as, prompt, say};
+use crate::support::run::Done;
+use crate::support::world::World;
+use serde_json::{Value, json};
+
+/// What the model tries: an edit, a read, a command that writes, one that only looks.
+fn attempts() -> Vec<Part> {
+    vec![
+        call_as("write", "Write", json!({ "file_path": "new.txt", "content": "x" })),
+        call_as("read", "Read", json!({ "file_path": "a.txt" })),
+        call_as("touch", "Bash", json!({ "command": "touch touched" })),
+        call_as("look", "Bash", json!({ "command": "cat a.txt" })),
+    ]
+}
+
+struct Tried {
+    done: Done,
+    /// Which calls were refused.
+    refused: Vec<String>,
+    server: ModelServer,
+    world: World,
+}
+
+fn attempt(args: &[&str], settings: Option<&str>) -> Tried {
+    let server = ModelServer::start();
+    let world = server.world();
+    world.file("a.txt", "one\n");
+    if let Some(settings) = settings {
+        world.file(".festoon/settings.json", settings);
+    }
+    server.on(prompt("ID:try"), [attempts().into(), say("done").into()]);
+    let done = world.festoon(["-p", "ID:try", "--output-format", "json"]).args(args).run();
+    world.check_transcripts();
+    let results = server.last_of("ID:try").results();
+    let refused = results.iter().filter(|(_, _, e)| *e).map(|(id, _, _)| id.clone()).collect();
+    Tried { done, refused, server, world }
+}
+
+impl Tried {
+    #[track_caller]
+    fn expect(&self, code: i32, refused: &[&str]) {
+        self.done.code(code);
+        assert_eq!(self.refused, refused);
+        let result = self.done.result();
+        assert_eq!((&result["subtype"], &result["is_error"]), (&json!("success"), &json!(false)));
+        let listed = result["permission_denials"].as_array().expect("a list");
+        let ids: Vec<&Value> = listed.iter().map(|d| &d["tool_use_id"]).collect();
+        assert_eq!(ids, refused.iter().map(|r| json!(r)).collect::<Vec<_>>().iter().collect::<Vec<_>>());
+        let nobody = listed.iter().any(|d| d["nobody_to_ask"] == true);
+        assert_eq!(nobody, code == 5, "{result:#}");
+        assert_eq!(self.world.project.join("new.txt").exists(), !refused.contains(&"write"));
+        assert_eq!(self.world.project.join("touched").exists(), !refused.contains(&"touch"));
+    }
+
+    fn says(&self, id: &str) -> String {
+        self.server.last_of("ID:try").result(id).0
+    }
+}
+
+#[test]
+fn by_default_what_needs_a_person_is_denied_with_the_reason() {
+    let tried = attempt(&[], None);
+    tried.expect(5, &["write", "touch"]);
+    for id in ["write", "touch"] {
+        assert!(tried.says(id).contains("nobody is there to answer"), "{}", tried.says(id));
+    }
+    let denials = tried.done.result()["permission_denials"].clone();
+    let team = tried.world.team();
+    let team = team.file_name().and_then(|n| n.to_str()).expect("a team");
+    let reason = "nobody is there to answer (headless, without --ask-timeout)";
+    assert_eq!(
+        denials,
+        json!([
+            { "tool_name": "Write", "tool_use_id": "write", "tool_input": { "file_path": "new.txt", "content": "x" },
+              "agent_id": format!("team-lead@{team}"), "reason": reason, "nobody_to_ask": true },
+            { "tool_name": "Bash", "tool_use_id": "touch", "tool_input": { "command": "touch touched" },
+              "agent_id": format!("team-lead@{team}"), "reason": reason, "nobody_to_ask": true },
+        ])
+    );
+}
+
+#[test]
+fn modes_decide_what_no_rule_decides() {
+    attempt(&["--permission-mode", "dontAsk"], None).expect(0, &["write", "touch"]);
+    attempt(&["--permission-mode", "acceptEdits"], None).expect(5, &["touch"]);
+    attempt(&["--permission-mode", "bypassPermissions"], None).expect(0, &[]);
+    attempt(&["--permission-mode", "plan"], None).expect(0, &["write", "touch"]);
+}
+
+#[test]
+fn rules_allow_what_they_name() {
+    attempt(&["--allowed-tools", "Bash(touch:*)"], None).expect(5, &["write"]);
+    attempt(&["--allowed-tools", "Write,Bash(touch touched)"], None).expect(0, &[]);
+    attempt(&["--allowed-tools", "Edit(new.txt)", "--allowed-tools", "Bash(mv:*)"], None).expect(5, &["touch"]);
+    let settings = r#"{"permissions":{"allow":["Bash(touch:*)","Edit(*.txt)"]}}"#;
+    attempt(&[], Some(settings)).expect(0, &[]);
+    attempt(&["--permission-mode", "dontAsk", "--allowed-tools", "Bash(touch:*)"], None).expect(0, &["write"]);
+}
+
+#[test]
+fn denials_by_rule_are_no_failure_and_win_over_everything() {
+    let free = ["--permission-mode", "bypassPermissions", "--disallowed-tools"];
+    let with = |rule: &'static str| [&free[..], &[rule]].concat();
+    attempt(&with("Bash"), None).expect(0, &["touch", "look"]);
+    attempt(&with("Bash(touch:*),Edit(new.txt)"), None).expect(0, &["write", "touch"]);
+    attempt(&with("Read(a.txt)"), None).expect(0, &["read", "look"]);
+    let settings = r#"{"permissions":{"allow":["Write","Bash"],"deny":["Write(new.txt)"]}}"#;
+    let tried = attempt(&[], Some(settings));
+    tried.expect(0, &["write"]);
+    assert!(tried.says("write").contains("Write(new.txt)"), "{}", tried.says("write"));
+}
+
+#[test]
+fn a_rule_that_asks_asks_even_when_all_is_allowed() {
+    let settings = r#"{"permissions":{"ask":["Bash(touch:*)"]}}"#;
+    attempt(&["--permission-mode", "bypassPermissions"], Some(settings)).expect(5, &["touch"]);
+    attempt(&["--allowed-tools", "Write,Bash"], Some(settings)).expect(5, &["touch"]);
+}
+
+#[test]
+fn the_mode_of_the_settings_counts_and_the_flag_wins() {
+    let settings = r#"{"permissions":{"defaultMode":"acceptEdits"}}"#;
+    attempt(&[], Some(settings)).expect(5, &["touch"]);
+    attempt(&["--permission-mode", "dontAsk"], Some(settings)).expect(0, &["write", "touch"]);
+}
+
+#[test]
+fn the_closed_part_of_the_state_is_closed_in_every_mode() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let team_file = world.home.join("teams").display().to_string();
+    let link = world.project.join("way-in");
+    std::os::unix::fs::symlink(world.home.join("teams"), &link).expect("link");
+    server.on(
+        prompt("ID:try"),
+        [
+            [
+                call_as("glob", "Glob", json!({ "pattern": "**/*", "path": team_file })),
+                call_as("grep", "Grep", json!({ "pattern": ".", "path": "way-in" })),
+                call_as("write", "Write", json!({ "file_path": format!("{team_file}/x"), "content": "x" })),
+                call_as("through", "Write", json!({ "file_path": "way-in/x", "content": "x" })),
+            ]
+            .into(),
+            say("done").into(),
+        ],
+    );
+    world.festoon(["-p", "ID:try", "--permission-mode", "bypassPermissions"]).run().code(0);
+    let results = server.last_of("ID:try").results();
+    assert_eq!(results.iter().filter(|(_, _, failed)| *failed).count(), 4, "{results:#?}");
+    assert!(!world.home.join("teams/x").exists());
+}
+
+#[test]
+fn an_ask_that_is_held_open_ends_by_itself() {
+    let tried = attempt(&["--ask-timeout", "1"], None);
+    tried.expect(5, &["write", "touch"]);
+    assert!(tried.says("write").contains("nobody answered within 1 s"), "{}", tried.says("write"));
+}
+
+#[test]
+fn a_childs_denials_are_listed_with_the_child() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.on(
+        prompt("ID:lead"),
+        [call_as("a", "Agent", json!({ "description": "d", "prompt": "ID:child" })).into(), say("done").into()],
+    );
+    server.on(
+        prompt("ID:child"),
+        [call_as("w", "Write", json!({ "file_path": "x", "content": "x" })).into(), say("no").into()],
+    );
+    let done = world.festoon(["-p", "ID:lead", "--output-format", "json"]).run();
+    done.code(5);
+    let denials = done.result()["permission_denials"].clone();
+    assert_eq!(denials.as_array().map(Vec::len), Some(1));
+    let child = server.last_of("ID:lead").find(r"agentId: (\S+)");
+    assert_eq!((&denials[0]["agent_id"], &denials[0]["tool_use_id"]), (&json!(child), &json!("w")));
+}
+
+#[test]
+fn a_child_gets_no_more_than_its_parent_has() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let wish = json!({ "description": "d", "prompt": "ID:child", "mode": "bypassPermissions", "allowedTools": ["Write", "Bash"] });
+    server.on(prompt("ID:lead"), [call_as("a", "Agent", wish).into(), say("done").into()]);
+    server.on(prompt("ID:child"), [Reply::from(attempts()), say("no").into()]);
+    world.file("a.txt", "");
+    world.festoon(["-p", "ID:lead", "--permission-mode", "dontAsk"]).run().code(0);
+    let child = server.last_of("ID:child");
+    assert!(child.result("write").1 && child.result("touch").1, "{:#?}", child.results());
+    assert!(!world.project.join("new.txt").exists());
+}
