@@ -1,8 +1,8 @@
 //! `festoon -p`: what it reads, what it prints, how it ends.
 
-use crate::support::model_server::{ModelServer, call_as, gate, prompt, say, think};
+use crate::support::model_server::{ModelServer, call, call_as, gate, prompt, say, think};
 use crate::support::run::Done;
-use crate::support::world::{KEY, World};
+use crate::support::world::World;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -101,7 +101,10 @@ fn a_stream_is_one_object_a_line_in_order() {
     );
     assert_eq!(lines[2]["message"]["stop_reason"], "tool_use");
     assert_eq!(lines[2]["message"]["model"], "test-model");
-    assert_eq!(lines[3]["message"]["content"], server.requests()[1].messages()[2]["content"]);
+    assert_eq!(
+        lines[3]["message"]["content"],
+        json!([{ "type": "tool_result", "tool_use_id": "r1", "content": "     1\tone\n     2\ttwo" }])
+    );
     assert_eq!(lines[4]["message"]["content"], json!([{ "type": "text", "text": "Two lines,\nas I see." }]));
     assert_eq!(done.plain_result(), success(&server));
 }
@@ -236,9 +239,11 @@ fn wrong_use_is_two_and_says_what_to_write() {
 #[test]
 fn a_lone_word_near_a_command_is_no_prompt() {
     let world = World::new();
-    let done = world.festoon(["teammat"]).run();
-    done.code(2);
-    let _ = KEY;
+    for word in ["teamm", "inbxo", "pss"] {
+        let done = world.festoon([word]).run();
+        done.code(2);
+        assert!(done.stderr.contains("did you mean"), "{}", done.stderr);
+    }
 }
 
 #[test]
@@ -247,7 +252,7 @@ fn a_mistake_in_a_script_names_its_line() {
     let cases = [
         ("[[rule]]\nreply = [{ text = \"a\" }]\n\n[[rule]]\nreplies = []\n", 5, "replies"),
         ("[[rule]]\nreply = [{ text = \"{{result:x | nonsense}}\" }]\n", 2, "nonsense"),
-        ("[[rule]]\nround = \"x\"\nreply = []\n", 2, "round"),
+        ("[[rule]]\nround = \"x\"\nreply = []\n", 2, "expected u32"),
         ("[[rule]\n", 1, ""),
     ];
     for (script, line, word) in cases {
@@ -316,15 +321,7 @@ fn a_session_has_one_writer() {
 fn the_limit_of_turns_is_three() {
     let server = ModelServer::start();
     let world = server.world();
-    server.always(
-        prompt("ID:loop"),
-        [say("Again."), call_as("g", "Glob", json!({ "pattern": "*" }))].map(|p| match p {
-            crate::support::model_server::Part::Call { name, input, .. } => {
-                crate::support::model_server::Part::Call { name, input, id: None }
-            }
-            other => other,
-        }),
-    );
+    server.always(prompt("ID:loop"), [say("Again."), call("Glob", json!({ "pattern": "*" }))]);
     let done = world.festoon(["-p", "ID:loop", "--max-turns", "3", "--output-format", "json"]).run();
     done.code(3);
     let result = done.result();

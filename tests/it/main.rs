@@ -6,4 +6,5 @@ mod headless;
 mod permissions;
 mod subagents;
 mod support;
+mod teammates;
 mod tools;

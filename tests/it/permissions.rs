@@ -93,10 +93,12 @@ fn modes_decide_what_no_rule_decides() {
 fn rules_allow_what_they_name() {
     attempt(&["--allowed-tools", "Bash(touch:*)"], None).expect(5, &["write"]);
     attempt(&["--allowed-tools", "Write,Bash(touch touched)"], None).expect(0, &[]);
-    attempt(&["--allowed-tools", "Edit(new.txt)", "--allowed-tools", "Bash(mv:*)"], None).expect(5, &["touch"]);
+    attempt(&["--allowed-tools", "Edit(new.txt)", "--allowed-tools", "Bash(mv:*)"], None)
+        .expect(5, &["touch"]);
     let settings = r#"{"permissions":{"allow":["Bash(touch:*)","Edit(*.txt)"]}}"#;
     attempt(&[], Some(settings)).expect(0, &[]);
-    attempt(&["--permission-mode", "dontAsk", "--allowed-tools", "Bash(touch:*)"], None).expect(0, &["write"]);
+    attempt(&["--permission-mode", "dontAsk", "--allowed-tools", "Bash(touch:*)"], None)
+        .expect(0, &["write"]);
 }
 
 #[test]
@@ -165,7 +167,10 @@ fn a_childs_denials_are_listed_with_the_child() {
     let world = server.world();
     server.on(
         prompt("ID:lead"),
-        [call_as("a", "Agent", json!({ "description": "d", "prompt": "ID:child" })).into(), say("done").into()],
+        [
+            call_as("a", "Agent", json!({ "description": "d", "prompt": "ID:child" })).into(),
+            say("done").into(),
+        ],
     );
     server.on(
         prompt("ID:child"),

@@ -31,8 +31,11 @@ fn two_work_side_by_side_and_answer_in_the_order_of_the_calls() {
     server.on(
         prompt("ID:general"),
         [
-            [call_as("r", "Read", json!({ "file_path": "a.txt" })), call_as("g", "Glob", json!({ "pattern": "*" }))]
-                .into(),
+            [
+                call_as("r", "Read", json!({ "file_path": "a.txt" })),
+                call_as("g", "Glob", json!({ "pattern": "*" })),
+            ]
+            .into(),
             [gate("general"), say("General\nfound one.")].into(),
         ],
     );
@@ -59,7 +62,11 @@ fn two_work_side_by_side_and_answer_in_the_order_of_the_calls() {
     // Its own history, tools and prompt; nothing of its parent's.
     let child = server.last_of("ID:general");
     assert_eq!(child.messages()[0]["content"].as_array().map(Vec::len), Some(2));
-    assert!(child.tools().contains(&"Agent") && !child.tools().contains(&"SendMessage"), "{:?}", child.tools());
+    assert!(
+        child.tools().contains(&"Agent") && !child.tools().contains(&"SendMessage"),
+        "{:?}",
+        child.tools()
+    );
     let explorer = server.last_of("ID:explore");
     for tool in ["Agent", "Edit", "Write", "SendMessage"] {
         assert!(!explorer.tools().contains(&tool), "{:?}", explorer.tools());
@@ -73,12 +80,23 @@ fn two_work_side_by_side_and_answer_in_the_order_of_the_calls() {
     let sidechain = sidechain.expect("a sidechain");
     assert!(jsonl(&sidechain).iter().all(|l| l["agentId"] == id.as_str() && l["isSidechain"] == true));
     let meta = json_file(&sidechain.with_extension("meta.json"));
-    let keys = ["agentType", "description", "toolUseId", "isFork", "depth", "model", "status", "permissionMode"];
-    let expected = json!(["general-purpose", "a job", "general", false, 1, "anthropic:test-model", "completed", "default"]);
+    let keys =
+        ["agentType", "description", "toolUseId", "isFork", "depth", "model", "status", "permissionMode"];
+    let expected = json!([
+        "general-purpose",
+        "a job",
+        "general",
+        false,
+        1,
+        "anthropic:test-model",
+        "completed",
+        "default"
+    ]);
     assert_eq!(json!(keys.map(|k| meta[k].clone())), expected);
     let lines = done.lines();
     let children: Vec<&Value> = lines.iter().filter(|l| l["parent_tool_use_id"] == "general").collect();
-    let kinds: Vec<&str> = children.iter().filter_map(|l| l["type"].as_str()).filter(|t| *t != "system").collect();
+    let kinds: Vec<&str> =
+        children.iter().filter_map(|l| l["type"].as_str()).filter(|t| *t != "system").collect();
     assert_eq!(kinds, ["user", "assistant", "user", "assistant"]);
     let started: Vec<&Value> =
         lines.iter().filter(|l| l["subtype"] == "task_started").map(|l| &l["agent_type"]).collect();
@@ -92,10 +110,8 @@ fn what_a_silent_agent_returns() {
     world.file("a.txt", "one\n");
     let kind = json!({ "subagent_type": "Explore" });
     let ids = ["ID:earlier", "ID:nothing", "ID:blank"];
-    server.on(
-        prompt("ID:lead"),
-        [ids.map(|id| agent(&id[3..], id, kind.clone())).into(), say("done").into()],
-    );
+    server
+        .on(prompt("ID:lead"), [ids.map(|id| agent(&id[3..], id, kind.clone())).into(), say("done").into()]);
     let look = || call_as_new("Read", json!({ "file_path": "a.txt" }));
     server.on(
         prompt("ID:earlier"),
@@ -110,7 +126,8 @@ fn what_a_silent_agent_returns() {
     server.on(prompt("ID:blank"), [[think("Hm."), look()].into(), [think("Nothing."), say("  \n")].into()]);
     world.festoon(["-p", "ID:lead"]).run().code(0);
     let nothing = "(Subagent completed but returned no output.)";
-    let results: Vec<String> = server.last_of("ID:lead").results().into_iter().map(|(_, text, _)| text).collect();
+    let results: Vec<String> =
+        server.last_of("ID:lead").results().into_iter().map(|(_, text, _)| text).collect();
     assert_eq!(results, ["Near.", nothing, nothing]);
     assert_eq!(world.check_transcripts(), 4);
 }
@@ -149,7 +166,10 @@ fn limits_refuse_or_queue_and_say_which() {
 
     server.on(
         prompt("ID:total"),
-        [["c1", "c2", "c3"].map(|id| agent(id, "ID:child", json!({ "subagent_type": "Explore" }))).into(), say("done").into()],
+        [
+            ["c1", "c2", "c3"].map(|id| agent(id, "ID:child", json!({ "subagent_type": "Explore" }))).into(),
+            say("done").into(),
+        ],
     );
     server.always(prompt("ID:child"), say("here"));
     world.festoon(["-p", "ID:total", "--max-agents-total", "2"]).run().code(0);
@@ -163,8 +183,9 @@ fn limits_refuse_or_queue_and_say_which() {
 fn more_agents_than_places_are_queued() {
     let server = ModelServer::start();
     let world = server.world();
-    let calls: Vec<Part> =
-        (0..3).map(|n| agent(&format!("q{n}"), &format!("ID:queued-{n}"), json!({ "subagent_type": "Explore" }))).collect();
+    let calls: Vec<Part> = (0..3)
+        .map(|n| agent(&format!("q{n}"), &format!("ID:queued-{n}"), json!({ "subagent_type": "Explore" })))
+        .collect();
     server.on(prompt("ID:lead"), [calls.into(), say("done").into()]);
     for n in 0..3 {
         let id = format!("ID:queued-{n}");
@@ -208,7 +229,10 @@ fn a_nested_agent_reports_to_its_parent_only() {
     let server = ModelServer::start();
     let world = server.world();
     server.on(prompt("ID:lead"), [[agent("a", "ID:middle", json!({}))].into(), say("done").into()]);
-    server.on(prompt("ID:middle"), [[agent("b", "ID:leaf", json!({ "subagent_type": "Explore" }))].into(), say("middle").into()]);
+    server.on(
+        prompt("ID:middle"),
+        [[agent("b", "ID:leaf", json!({ "subagent_type": "Explore" }))].into(), say("middle").into()],
+    );
     server.on(prompt("ID:leaf"), [say("leaf").into()]);
     world.festoon(["-p", "ID:lead"]).run().code(0);
     assert_eq!(server.last_of("ID:middle").result("b"), ("leaf".to_owned(), false));

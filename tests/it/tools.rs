@@ -35,8 +35,16 @@ fn all_tools_in_one_message_answer_in_the_order_of_the_calls() {
             ("glob", "Glob", json!({ "pattern": "**/*.rs" })),
             ("read", "Read", json!({ "file_path": "src/a.rs", "offset": 2, "limit": 1 })),
             ("write", "Write", json!({ "file_path": path("new/file.txt"), "content": "made\n" })),
-            ("edit", "Edit", json!({ "file_path": path("src/a.rs"), "old_string": "fn b", "new_string": "fn z" })),
-            ("bash", "Bash", json!({ "command": "cat new/file.txt; echo err >&2; pwd", "description": "look" })),
+            (
+                "edit",
+                "Edit",
+                json!({ "file_path": path("src/a.rs"), "old_string": "fn b", "new_string": "fn z" }),
+            ),
+            (
+                "bash",
+                "Bash",
+                json!({ "command": "cat new/file.txt; echo err >&2; pwd", "description": "look" }),
+            ),
             ("gone", "Read", json!({ "file_path": "no/such" })),
             ("fails", "Bash", json!({ "command": "echo out; exit 7" })),
         ],
@@ -45,7 +53,8 @@ fn all_tools_in_one_message_answer_in_the_order_of_the_calls() {
     assert_eq!(ids, ["grep", "glob", "read", "write", "edit", "bash", "gone", "fails"]);
     let failed: Vec<&str> = results.iter().filter(|(_, _, e)| *e).map(|(id, _, _)| id.as_str()).collect();
     assert_eq!(failed, ["gone", "fails"]);
-    let text = |id: &str| results.iter().find(|(i, _, _)| i == id).map(|(_, t, _)| t.as_str()).expect("there");
+    let text =
+        |id: &str| results.iter().find(|(i, _, _)| i == id).map(|(_, t, _)| t.as_str()).expect("there");
     assert_eq!(text("grep"), "src/a.rs:1:fn a() {}\nsrc/b.rs:1:fn c() {}");
     let mut found: Vec<&str> = text("glob").lines().collect();
     found.sort_unstable();
@@ -80,7 +89,9 @@ fn an_edit_needs_a_look_and_an_unchanged_file() {
     let server = ModelServer::start();
     let world = server.world();
     world.file("a.txt", "one\n");
-    let edit = |id: &str| call_as(id, "Edit", json!({ "file_path": "a.txt", "old_string": "one", "new_string": "two" }));
+    let edit = |id: &str| {
+        call_as(id, "Edit", json!({ "file_path": "a.txt", "old_string": "one", "new_string": "two" }))
+    };
     server.on(
         prompt("ID:edit"),
         [
@@ -104,11 +115,8 @@ fn an_edit_needs_a_look_and_an_unchanged_file() {
 fn calls_that_cannot_be_run_are_answered_so_that_a_model_can_act() {
     let server = ModelServer::start();
     let world = server.world();
-    let broken = |id: &str, input: &str| Part::Call {
-        name: "Read".into(),
-        input: input.into(),
-        id: Some(id.into()),
-    };
+    let broken =
+        |id: &str, input: &str| Part::Call { name: "Read".into(), input: input.into(), id: Some(id.into()) };
     server.on(
         prompt("ID:wrong"),
         [
@@ -130,8 +138,13 @@ fn calls_that_cannot_be_run_are_answered_so_that_a_model_can_act() {
     assert_eq!(results.len(), 6);
     assert!(results.iter().all(|(_, _, failed)| *failed), "{results:#?}");
     let says = [
-        ("unknown", "Teleport"), ("unknown", "Bash"), ("missing", "file_path"), ("type", "command"),
-        ("cut", "not a JSON object"), ("list", "not a JSON object"), ("empty", "file_path"),
+        ("unknown", "Teleport"),
+        ("unknown", "Bash"),
+        ("missing", "file_path"),
+        ("type", "command"),
+        ("cut", "not a JSON object"),
+        ("list", "not a JSON object"),
+        ("empty", "file_path"),
     ];
     for (id, word) in says {
         assert!(last.result(id).0.contains(word), "{id}: {}", last.result(id).0);
@@ -146,7 +159,8 @@ fn a_long_result_is_cut_and_kept_whole_in_a_file_that_can_be_read() {
     server.on(
         prompt("ID:long"),
         [
-            call_as("long", "Bash", json!({ "command": "for i in $(seq 1 20000); do echo line $i; done" })).into(),
+            call_as("long", "Bash", json!({ "command": "for i in $(seq 1 20000); do echo line $i; done" }))
+                .into(),
             crate::support::model_server::Reply::with(|request| {
                 let file = request.find(r"(/[^\s]+/output/[^\s]+)");
                 call_as("rest", "Read", json!({ "file_path": file, "offset": 19_999, "limit": 2 })).into()
@@ -190,6 +204,7 @@ fn safe_calls_run_together_but_at_most_ten() {
     }
     running.wait().code(0);
     let results = server.last_of("ID:many").results();
-    let firsts: Vec<String> = results.iter().map(|(_, text, _)| text.lines().next().expect("text").to_owned()).collect();
+    let firsts: Vec<String> =
+        results.iter().map(|(_, text, _)| text.lines().next().expect("text").to_owned()).collect();
     assert_eq!(firsts, (0..12).map(|n| format!("I am {n}.")).collect::<Vec<_>>());
 }
