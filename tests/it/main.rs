@@ -3,7 +3,10 @@
 #![expect(clippy::expect_used, reason = "a test says what it expected by failing")]
 
 mod headless;
+mod model_errors;
 mod permissions;
+mod shutdown;
+mod signals;
 mod subagents;
 mod support;
 mod teammates;
