@@ -285,6 +285,24 @@ impl ProjectPaths {
     pub fn sidechain(&self, session: &SessionId, agent: &AgentId) -> PathBuf {
         self.sidechains(session).join(format!("agent-{}.jsonl", slug::of_id(agent.as_str())))
     }
+    /// A teammate's transcript. A later incarnation is another agent, so it has a file of its own.
+    pub fn member_sidechain(&self, session: &SessionId, agent: &AgentId, incarnation: u32) -> PathBuf {
+        let stem = self.member_stem(session, agent, incarnation);
+        stem.with_added_extension("jsonl")
+    }
+    /// What that teammate is.
+    pub fn member_sidechain_meta(&self, session: &SessionId, agent: &AgentId, incarnation: u32) -> PathBuf {
+        self.member_stem(session, agent, incarnation).with_added_extension("meta.json")
+    }
+    /// The frozen prefix of that teammate.
+    pub fn member_prefix(&self, session: &SessionId, agent: &AgentId, incarnation: u32) -> PathBuf {
+        self.member_stem(session, agent, incarnation).with_added_extension("prefix.json")
+    }
+    fn member_stem(&self, session: &SessionId, agent: &AgentId, incarnation: u32) -> PathBuf {
+        let id = slug::of_id(agent.as_str());
+        let life = if incarnation > 1 { format!(".{incarnation}") } else { String::new() };
+        self.sidechains(session).join(format!("agent-{id}{life}"))
+    }
     /// What that agent is.
     pub fn sidechain_meta(&self, session: &SessionId, agent: &AgentId) -> PathBuf {
         self.sidechains(session).join(format!("agent-{}.meta.json", slug::of_id(agent.as_str())))
@@ -292,10 +310,6 @@ impl ProjectPaths {
     /// The frozen prefix of a session's main agent.
     pub fn prefix(&self, session: &SessionId) -> PathBuf {
         self.session_dir(session).join("prefix.json")
-    }
-    /// The frozen prefix of another agent of the session.
-    pub fn sidechain_prefix(&self, session: &SessionId, agent: &AgentId) -> PathBuf {
-        self.sidechains(session).join(format!("agent-{}.prefix.json", slug::of_id(agent.as_str())))
     }
     /// Long outputs of a session.
     pub fn output_dir(&self, session: &SessionId) -> PathBuf {

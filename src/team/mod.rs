@@ -7,6 +7,7 @@ pub mod executor;
 pub mod lead;
 pub mod lifecycle;
 pub mod mailbox;
+mod meta;
 pub mod orphan;
 pub mod pump;
 pub mod rate;

@@ -8,6 +8,7 @@ use super::bubble::FileBroker;
 use super::context::Team;
 use super::executor::{RunnerControl, RunnerExit};
 use super::mailbox::{FileMailbox, Sender, is_for_model};
+use super::meta;
 use super::pump::{Control, Pump};
 use super::reporter::{Reporter, Reporters};
 use crate::agent::build::{AgentPlan, build};
@@ -71,6 +72,7 @@ pub async fn run(host: Host, spec: WorkerSpec, control: RunnerControl) -> Runner
         Ok(teammate) => teammate.live(control).await,
         Err(why) => RunnerExit { exit: why, failed: true },
     };
+    meta::write(&host, &spec, if exit.failed { "failed" } else { "completed" }).await;
     ended.cancel();
     // The flusher only ever ends by the token; a panic in it has been logged by the runtime.
     let _ = flusher.await;
@@ -183,12 +185,13 @@ impl Teammate {
                 spec.asks,
                 (host.asks == AskRoute::Mail).then(|| Arc::clone(&port)),
             )),
-            transcript: paths.sidechain(&spec.lead_session_id, &spec.agent_id),
-            prefix_file: Some(paths.sidechain_prefix(&spec.lead_session_id, &spec.agent_id)),
+            transcript: paths.member_sidechain(&spec.lead_session_id, &spec.agent_id, spec.incarnation),
+            prefix_file: Some(paths.member_prefix(&spec.lead_session_id, &spec.agent_id, spec.incarnation)),
             run_id: spec.run_id.clone(),
             prompt_addendum: Some(addendum),
             slot: None,
         };
+        meta::write(host, spec, "running").await;
         let built = build(runtime, plan).await.map_err(|e| e.to_string())?;
         for notice in built.notices {
             let fields = json!({ "reason": notice });
@@ -283,10 +286,15 @@ impl Teammate {
             leave = Some(Leave::Cancelled);
         }
         let unanswered = if leave.is_none() { self.mailbox.drop_shutdown() } else { None };
-        if leave.is_none() && end.owes_answer && matches!(end.status, TurnStatus::Cancelled) {
+        let interrupted = matches!(end.status, TurnStatus::Cancelled);
+        // Who is to shut down owes no answer but the one to that request.
+        if leave.is_none() && unanswered.is_none() && end.owes_answer && interrupted {
             return Ok(Done::Owes);
         }
-        self.tell_idle(&end).await;
+        // Who leaves says so by leaving; only words are worth a notice.
+        if leave.is_none() || !end.text.trim().is_empty() {
+            self.tell_idle(&end).await;
+        }
         self.reporter
             .change(|record| record.delivered_seq = record.delivered_seq.max(delivered))
             .await
