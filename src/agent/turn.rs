@@ -71,7 +71,8 @@ pub enum TurnError {
 pub struct TurnEnd {
     /// How.
     pub status: TurnStatus,
-    /// The final text: of the last assistant message with text; empty when there was none.
+    /// The final text: of the last assistant message with text, or what came of the one at which the
+    /// model failed; empty when there was none.
     pub text: String,
     /// Rounds it took.
     pub rounds: u32,
@@ -181,6 +182,11 @@ impl Agent {
         if let TurnStatus::Failed(error) = &end.status {
             // Best effort: the error itself is reported by whoever reads the end.
             let _ = self.transcript.append(vec![NewLine::system(WARNING, error.to_string())]).await;
+        }
+        if let TurnStatus::Failed(TurnError::Model(error)) = &end.status
+            && !error.partial.trim().is_empty()
+        {
+            end.text.clone_from(&error.partial);
         }
         self.observe(&AgentEvent::TurnEnded(TurnSummary {
             rounds: end.rounds,

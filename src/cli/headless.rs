@@ -19,7 +19,7 @@ use crate::store::asks;
 use crate::team::bubble::NOBODY;
 use crate::team::lead::Settled;
 use crate::team::session::TeamTitle;
-use crate::wire::error::ExitKind;
+use crate::wire::error::{ErrorReport, ExitKind};
 use crate::wire::ids::SessionId;
 use crate::wire::permission::PermissionMode;
 use crate::wire::worker::AskPolicy;
@@ -116,7 +116,8 @@ fn print(result: &RunResult, format: OutputFormat, printer: Option<Printer>) {
     match (format, printer) {
         (OutputFormat::StreamJson, Some(printer)) => printer.finish(result),
         (OutputFormat::Text, _) => {
-            if !result.result.is_empty() && result.error.is_none() {
+            let is_answer = result.error.is_none() || result.subtype == Subtype::ErrorMaxTurns;
+            if is_answer && !result.result.is_empty() {
                 out::line(result.result.trim_end());
             }
         }
@@ -226,6 +227,7 @@ impl Run {
                 subtype: Subtype::Success,
                 is_error: false,
                 result: self.text.clone(),
+                partial: None,
                 session_id: session.id.clone(),
                 num_turns: self.rounds,
                 duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -242,7 +244,10 @@ impl Run {
             return Ok(outcome);
         }
         match self.last.as_ref().map(|end| &end.status) {
-            Some(TurnStatus::Failed(error)) => outcome.fail(turn_error(error)),
+            Some(TurnStatus::Failed(error)) => {
+                outcome.object.partial = partial(error);
+                outcome.fail(turn_error(error));
+            }
             Some(TurnStatus::Cancelled) => {
                 outcome.fail(CliError::new(
                     ExitKind::Interrupted,
@@ -255,10 +260,26 @@ impl Run {
                 outcome.exit = worst(outcome.exit.into_iter().chain([ExitKind::Limit]));
                 outcome.object.is_error = true;
                 outcome.object.subtype = Subtype::ErrorMaxTurns;
+                let rounds = self.last.as_ref().map_or(0, |end| end.rounds);
+                outcome.object.error = Some(ErrorReport {
+                    kind: "max_turns".to_owned(),
+                    message: format!(
+                        "the run stopped at its limit of {rounds} rounds; the answer is partial"
+                    ),
+                    hint: "--max-turns N allows more".to_owned(),
+                });
             }
             Some(TurnStatus::Completed) | None => {}
         }
         Ok(outcome)
+    }
+}
+
+/// What had come of an answer when the model failed.
+fn partial(error: &TurnError) -> Option<String> {
+    match error {
+        TurnError::Model(error) => Some(error.partial.clone()).filter(|text| !text.trim().is_empty()),
+        TurnError::Store(_) | TurnError::Stopped(_) => None,
     }
 }
 

@@ -33,6 +33,9 @@ pub struct RunResult {
     pub is_error: bool,
     /// The final answer, or the error.
     pub result: String,
+    /// What had come of the answer when the model failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
     /// The session.
     pub session_id: SessionId,
     /// Rounds of the main agent.
