@@ -237,16 +237,6 @@ fn wrong_use_is_two_and_says_what_to_write() {
 }
 
 #[test]
-fn a_lone_word_near_a_command_is_no_prompt() {
-    let world = World::new();
-    for word in ["teamm", "inbxo", "pss"] {
-        let done = world.festoon([word]).run();
-        done.code(2);
-        assert!(done.stderr.contains("did you mean"), "{}", done.stderr);
-    }
-}
-
-#[test]
 fn a_mistake_in_a_script_names_its_line() {
     let world = World::new();
     let cases = [
@@ -329,4 +319,14 @@ fn the_limit_of_turns_is_three() {
     assert_eq!(seen, [&json!("error_max_turns"), &json!(true), &json!(3), &json!("Again.")]);
     assert_eq!(server.requests().len(), 3);
     assert_eq!(world.check_transcripts(), 1);
+    assert_eq!(done.error()["kind"], "max_turns");
+    // In text the partial answer is still the output, and the reason stands beside it.
+    let done = world.festoon(["-p", "ID:loop", "--max-turns", "1"]).run();
+    done.code(3);
+    assert_eq!(done.stdout, "Again.\n");
+    assert!(
+        done.stderr.contains("limit of 1 round") && done.stderr.contains("--max-turns"),
+        "{}",
+        done.stderr
+    );
 }

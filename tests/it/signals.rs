@@ -144,6 +144,7 @@ fn kill_nine_of_the_leader_loses_nothing_that_was_said_or_stored() {
     assert_eq!(done.signal, Some(9));
     world.all_gone();
 
+    assert_eq!(world.check_cut_transcripts(), 2);
     // The transcripts are whole lines, and hold all that was said.
     let lines = world.transcript();
     let kinds: Vec<&str> =
