@@ -2,9 +2,13 @@
 
 #![expect(clippy::expect_used, reason = "a test says what it expected by failing")]
 
+mod cache;
+mod disk;
 mod headless;
+mod mailbox;
 mod model_errors;
 mod permissions;
+mod secrets;
 mod shutdown;
 mod signals;
 mod subagents;

@@ -16,10 +16,6 @@ fn calls(server: &ModelServer, world: &World, calls: &[(&str, &str, Value)]) -> 
     server.last_of("ID:tools").results()
 }
 
-fn ok(id: &str, text: &str) -> (String, String, bool) {
-    (id.to_owned(), text.to_owned(), false)
-}
-
 #[test]
 fn all_tools_in_one_message_answer_in_the_order_of_the_calls() {
     let server = ModelServer::start();

@@ -12,12 +12,13 @@ pub mod request;
 
 use super::wait::{self, PATIENCE};
 use super::world::{KEY, World};
-use cache::Cache;
+use cache::{Cache, Found};
 use refuse::Issued;
 pub use reply::{Part, Reply, call, call_as, gate, say, think};
 pub use request::Request;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -27,7 +28,6 @@ use std::time::{Duration, Instant};
 pub struct When {
     prompt: Option<String>,
     input: Option<String>,
-    system: Option<String>,
     round: Option<usize>,
 }
 
@@ -49,17 +49,10 @@ impl When {
         self
     }
 
-    /// The system prompt holds this text.
-    pub fn system(mut self, text: &str) -> Self {
-        self.system = Some(text.to_owned());
-        self
-    }
-
     fn fits(&self, request: &Request) -> bool {
         let holds = |wanted: &Option<String>, text: &str| wanted.as_ref().is_none_or(|w| text.contains(w));
         holds(&self.prompt, &request.prompt())
             && holds(&self.input, &request.input())
-            && holds(&self.system, &request.system())
             && self.round.is_none_or(|round| round == request.round())
     }
 }
@@ -80,6 +73,7 @@ struct State {
     issued: Issued,
     cache: Cache,
     usage: Vec<(String, Value)>,
+    found: Vec<Found>,
     next: u64,
     closing: bool,
 }
@@ -142,6 +136,7 @@ impl ModelServer {
             issued: Issued::default(),
             cache: Cache::default(),
             usage: Vec::new(),
+            found: Vec::new(),
             next: 0,
             closing: false,
         };
@@ -238,6 +233,11 @@ impl ModelServer {
             .into()
     }
 
+    /// What the prompt cache gave each request that was answered, in order.
+    pub fn cached(&self) -> Vec<Found> {
+        self.shared.state().found.clone()
+    }
+
     /// Fails unless every scripted reply was given.
     #[track_caller]
     pub fn all_played(&self) {
@@ -268,7 +268,8 @@ impl Drop for ModelServer {
         }
         let complaints = self.take_complaints();
         if !complaints.is_empty() {
-            eprintln!("the model server refused: {complaints:#?}");
+            // Also when the test fails anyway: this is usually why.
+            let _ = writeln!(std::io::stderr(), "the model server refused: {complaints:#?}");
             assert!(std::thread::panicking(), "the model server refused requests");
         }
     }

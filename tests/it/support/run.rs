@@ -126,11 +126,6 @@ impl Running {
         self.stderr.text()
     }
 
-    /// Whether it has ended.
-    pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("waits").is_some()
-    }
-
     /// The first complete line of standard output for which `wanted` holds, once there is one.
     pub fn line(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         wait::find(what, PATIENCE, || {

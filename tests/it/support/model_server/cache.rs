@@ -21,7 +21,7 @@ pub struct CachePart {
 }
 
 /// Input tokens of one request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     /// Neither read nor written.
     pub input: usize,
@@ -29,6 +29,13 @@ pub struct Found {
     pub creation: usize,
     /// Read.
     pub read: usize,
+}
+
+impl Found {
+    /// All input.
+    pub fn total(self) -> usize {
+        self.input + self.creation + self.read
+    }
 }
 
 /// What has been cached.
