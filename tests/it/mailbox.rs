@@ -45,11 +45,11 @@ agent = "anna"
 reply = [{{ text = "REPORT of anna" }}]
 [[rule]]
 agent = "ben"
-reply = [{{ delay-ms = {ben} }}, {{ text = "REPORT of ben" }}]
-[[rule]]
-agent = "*"
 contains = "LAST WORD"
 reply = [{{ text = "REPORT2 of ben" }}]
+[[rule]]
+agent = "ben"
+reply = [{{ delay-ms = {ben} }}, {{ text = "REPORT of ben" }}]
 "#
     )
 }
@@ -80,7 +80,7 @@ fn the_last_turns_end_together_and_every_report_is_delivered_once() {
                     world.check_transcripts();
                     let seen =
                         ["REPORT of anna", "REPORT of ben", "REPORT2 of ben"].map(|r| reports(&world, r));
-                    // Ben hears Anna in his first turn or in one of his own.
+                    // Ben hears Anna in a turn of its own, or with his prompt.
                     let fine = seen == [1, 1, 1] || (seen == [1, 0, 1] && word_in_first_turn(&world));
                     assert!(fine, "run {run}: {seen:?}");
                 }

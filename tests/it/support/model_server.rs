@@ -28,7 +28,6 @@ use std::time::{Duration, Instant};
 pub struct When {
     prompt: Option<String>,
     input: Option<String>,
-    round: Option<usize>,
 }
 
 /// The conversation began with a message that holds this text.
@@ -43,17 +42,9 @@ impl When {
         self
     }
 
-    /// It is this round of the conversation, from 1.
-    pub fn round(mut self, round: usize) -> Self {
-        self.round = Some(round);
-        self
-    }
-
     fn fits(&self, request: &Request) -> bool {
         let holds = |wanted: &Option<String>, text: &str| wanted.as_ref().is_none_or(|w| text.contains(w));
-        holds(&self.prompt, &request.prompt())
-            && holds(&self.input, &request.input())
-            && self.round.is_none_or(|round| round == request.round())
+        holds(&self.prompt, &request.prompt()) && holds(&self.input, &request.input())
     }
 }
 
