@@ -33,13 +33,13 @@ struct FileText {
 struct RuleText {
     agent: Option<String>,
     round: Option<u32>,
-    contains: Option<String>,
-    matches: Option<String>,
-    prompt: Option<String>,
+    contains: Option<Texts>,
+    matches: Option<Texts>,
+    prompt: Option<Texts>,
     prompt_is: Option<String>,
-    prompt_matches: Option<String>,
-    anywhere: Option<String>,
-    anywhere_matches: Option<String>,
+    prompt_matches: Option<Texts>,
+    anywhere: Option<Texts>,
+    anywhere_matches: Option<Texts>,
     times: Option<Times>,
     reply: Vec<Spanned<PartText>>,
 }
@@ -49,6 +49,24 @@ struct RuleText {
 enum Times {
     Number(u32),
     Word(String),
+}
+
+/// One text, or several that must all be found.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a text or a list of texts")]
+enum Texts {
+    One(String),
+    All(Vec<String>),
+}
+
+impl Texts {
+    fn list(texts: Option<Self>) -> Vec<String> {
+        match texts {
+            None => Vec::new(),
+            Some(Self::One(text)) => vec![text],
+            Some(Self::All(texts)) => texts,
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -138,13 +156,15 @@ impl Reader<'_> {
         ];
         let mut conditions: Vec<Condition> = texts
             .into_iter()
-            .filter_map(|(place, text)| Some(Condition { place, find: Find::Text(text?) }))
+            .flat_map(|(place, texts)| Texts::list(texts).into_iter().map(move |text| (place, text)))
+            .map(|(place, text)| Condition { place, find: Find::Text(text) })
             .collect();
         if let Some(text) = rule.prompt_is {
             conditions.push(Condition { place: Place::Prompt, find: Find::Whole(text) });
         }
+        let patterns =
+            patterns.into_iter().flat_map(|(place, p)| Texts::list(p).into_iter().map(move |p| (place, p)));
         for (place, pattern) in patterns {
-            let Some(pattern) = pattern else { continue };
             let regex = Regex::new(&pattern)
                 .map_err(|e| wrong(format!("`{pattern}` is no regular expression: {e}")))?;
             conditions.push(Condition { place, find: Find::Pattern(regex) });

@@ -12,6 +12,8 @@ pub enum Source {
     Result(Option<String>),
     /// `mail:NAME`: the text of that teammate's latest message.
     Mail(String),
+    /// `mails:NAME`: the texts of all its messages, one after the other.
+    Mails(String),
     /// `prompt`: what the conversation began with.
     Prompt,
     /// `input`: what came since the last answer.
@@ -36,6 +38,7 @@ enum Step {
     Last(usize),
     Match(Regex, usize),
     Count(Regex),
+    Replace(Regex, String),
     Trim,
     Json,
     Int,
@@ -196,13 +199,15 @@ fn source(word: &str) -> Result<Source, String> {
     match word.split_once(':') {
         Some(("result", id)) if !id.is_empty() => Ok(Source::Result(Some(id.to_owned()))),
         Some(("mail", name)) if !name.is_empty() => Ok(Source::Mail(name.to_owned())),
+        Some(("mails", name)) if !name.is_empty() => Ok(Source::Mails(name.to_owned())),
         None if word == "result" => Ok(Source::Result(None)),
         None if word == "prompt" => Ok(Source::Prompt),
         None if word == "input" => Ok(Source::Input),
         None if word == "agent" => Ok(Source::Agent),
         None if word == "round" => Ok(Source::Round),
         _ => Err(format!(
-            "unknown source `{word}` (known: result:ID, result, mail:NAME, prompt, input, agent, round)"
+            "unknown source `{word}` (known: result:ID, result, mail:NAME, mails:NAME, prompt, input, agent, \
+             round)"
         )),
     }
 }
@@ -217,6 +222,7 @@ fn step(words: &[String]) -> Result<Step, String> {
         ["match", regex] => Step::Match(pattern(regex)?, 0),
         ["match", regex, group] => Step::Match(pattern(regex)?, number(group)?),
         ["count", regex] => Step::Count(pattern(regex)?),
+        ["replace", regex, with] => Step::Replace(pattern(regex)?, with.to_owned()),
         ["trim"] => Step::Trim,
         ["json"] => Step::Json,
         ["int"] => Step::Int,
@@ -224,7 +230,7 @@ fn step(words: &[String]) -> Result<Step, String> {
         _ => {
             return Err(format!(
                 "cannot apply `{}` (known: lines, line N, first N, last N, match REGEX [GROUP], \
-                 count REGEX, trim, json, int, default TEXT)",
+                 count REGEX, replace REGEX TEXT, trim, json, int, default TEXT)",
                 words.join(" ")
             ));
         }
@@ -246,7 +252,7 @@ impl Hole {
             (Some(_), _) => String::new(),
             (None, Source::Result(Some(id))) => format!("there is no result of a call `{id}`"),
             (None, Source::Result(None)) => "there is no tool result".to_owned(),
-            (None, Source::Mail(name)) => format!("there is no message from `{name}`"),
+            (None, Source::Mail(name) | Source::Mails(name)) => format!("there is no message from `{name}`"),
             (None, _) => "there is no such text".to_owned(),
         };
         for step in &self.steps {
@@ -289,6 +295,7 @@ impl Step {
                 regex.captures(&text).and_then(|c| c.get(*group)).map(|m| m.as_str().to_owned())
             }
             Self::Count(regex) => Some(regex.find_iter(&text).count().to_string()),
+            Self::Replace(regex, with) => Some(regex.replace_all(&text, with.as_str()).into_owned()),
             Self::Trim => Some(text.trim().to_owned()),
             Self::Json => Some(serde_json::Value::from(text).to_string()),
             Self::Int => match text.trim().parse::<i64>() {
@@ -329,6 +336,8 @@ mod tests {
             ("{{result:r | first 1}}/{{result:r | last 1}}", "one/three"),
             ("{{result:r | match \"t(w)o\" 1}}{{result:r | match 'th\\w+'}}", "wthree"),
             ("{{result:r | count o}}", "2"),
+            ("{{result:r | replace '(?m)^t(.)' '$1-'}}", "one\nw-o }} \"x\"\nh-ree\n"),
+            ("{{result:r | replace nothing x | first 1}}", "one"),
             ("{{result:r|line 2|json}}", "\"two }} \\\"x\\\"\""),
             ("{{mail:anna | default \"}} \\\" none\"}}", "}} \" none"),
             ("{{result:r | line 9 | default 'gone'}}", "gone"),

@@ -93,8 +93,8 @@ impl<'a> View<'a> {
         blocks.filter_map(Block::as_tool_result).find(|(found, _, _)| fits(found)).map(|r| r.1)
     }
 
-    /// The latest message from a teammate, as it wrote it.
-    fn mail(&self, sender: &str) -> Option<String> {
+    /// The messages from a teammate, as it wrote them, the latest last.
+    fn mail(&self, sender: &str) -> Vec<String> {
         static MESSAGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
             Regex::new(
                 r#"(?s)<teammate-message\s[^>]*?teammate_id="([^"]*)"[^>]*>\n?(.*?)\n?</teammate-message>"#,
@@ -103,8 +103,8 @@ impl<'a> View<'a> {
         });
         let users = self.request.messages.iter().filter(|m| m.role == Role::User);
         let text = texts(users);
-        let mut all = MESSAGE.as_ref()?.captures_iter(&text);
-        all.by_ref().filter(|c| unescape(&c[1]) == sender).last().map(|c| unescape(&c[2]))
+        let all = MESSAGE.iter().flat_map(|message| message.captures_iter(&text));
+        all.filter(|c| unescape(&c[1]) == sender).map(|c| unescape(&c[2])).collect()
     }
 
     /// The ids of the conversation's calls.
@@ -126,7 +126,8 @@ impl Values for View<'_> {
     fn value(&self, source: &Source) -> Option<String> {
         match source {
             Source::Result(id) => self.result(id.as_deref()),
-            Source::Mail(name) => self.mail(name),
+            Source::Mail(name) => self.mail(name).pop(),
+            Source::Mails(name) => Some(self.mail(name).join("\n")).filter(|all| !all.is_empty()),
             Source::Prompt => Some(self.prompt().to_owned()),
             Source::Input => Some(self.input().to_owned()),
             Source::Agent => Some(self.request.tag.agent.clone()),

@@ -119,6 +119,11 @@ anywhere-matches = "(?i)SECRET"
 reply = [{ text = "both" }]
 [[rule]]
 times = "always"
+contains = ["left", "right"]
+anywhere-matches = ["^task", '\bend$']
+reply = [{ text = "all of them" }]
+[[rule]]
+times = "always"
 prompt = "task b"
 reply = [{ text = "prompt" }]
 [[rule]]
@@ -137,6 +142,11 @@ reply = [{ tool = "Read", id = "r" }]
     assert_eq!(agent.text().await, "both");
     agent.hear("other");
     assert_eq!(agent.text().await, "both", "anywhere is anywhere");
+    let mut several = Agent::new(&player, "a", "task b");
+    several.hear("left");
+    assert_eq!(several.text().await, "prompt");
+    several.hear("left, right, end");
+    assert_eq!(several.text().await, "all of them");
     assert_eq!(Agent::new(&player, "a", "exactly").text().await, "exact");
     let mut other = Agent::new(&player, "a", "exactly!");
     other.step("123").await;
@@ -157,7 +167,7 @@ reply = [{ tool = "Read", input = { file_path = '{{result:g | line 2 | match "^(
 [[rule]]
 reply = [{ tool = "Bash", raw = '{ "command": {{result | json}}, "n": 1e2 }' }]
 [[rule]]
-reply = [{ text = '{{mail:anna}}|{{mail:bert | default "nothing"}}|{{prompt}}|{{input | last 1}}' }]
+reply = [{ text = '{{mail:anna}}|{{mails:anna | replace "\n" "/"}}|{{mail:bert | default "nothing"}}{{mails:bert | default ""}}|{{prompt}}|{{input | last 1}}' }]
 [[rule]]
 reply = [{ text = "fine" }, { text = "{{result:missing}}" }]
 "#,
@@ -177,7 +187,7 @@ reply = [{ text = "fine" }, { text = "{{result:missing}}" }]
     };
     agent.hear(&format!("{}\n{}", mail("old"), mail("a &lt;b&gt; &amp;amp; c\nd")));
     agent.hear("the last line");
-    assert_eq!(agent.text().await, "a <b> &amp; c\nd|nothing|count|the last line");
+    assert_eq!(agent.text().await, "a <b> &amp; c\nd|old/a <b> &amp; c/d|nothing|count|the last line");
     agent.hear("go on");
     let error = agent.ask().await.expect_err("nothing there");
     assert_eq!(error.kind, ModelErrorKind::Script);
@@ -406,7 +416,7 @@ fn mistakes_are_reported_with_their_line() {
         ),
         (
             "[[rule]]\nreply = [{ text = \"{{nope}}\" }]",
-            "/dir/s.toml:2: `{{nope}}`: unknown source `nope` (known: result:ID, result, mail:NAME, prompt, input, agent, round)",
+            "/dir/s.toml:2: `{{nope}}`: unknown source `nope` (known: result:ID, result, mail:NAME, mails:NAME, prompt, input, agent, round)",
         ),
         (
             "[[rule]]\nreply = [{ tool = \"T\", input = { a = [\"{{result\"] } }]",
