@@ -92,7 +92,7 @@ fn find(input: &Input, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
     let real = searched_dir(ctx, &root)?;
     let mut found: Vec<(Reverse<SystemTime>, PathBuf)> = Vec::new();
     let mut unreadable = 0;
-    for entry in pattern::walk(&real, ctx) {
+    for entry in pattern::walk(&real, pattern.depth(), ctx) {
         let Ok(entry) = entry else {
             unreadable += 1;
             continue;

@@ -151,7 +151,7 @@ fn grep(input: &Input, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
     search.numbers = input.numbers.unwrap_or(true);
     search.first_only = input.output_mode == Mode::FilesWithMatches;
     let mut tally = Tally::new(input, ctx);
-    for entry in pattern::walk(&root, ctx) {
+    for entry in pattern::walk(&root, None, ctx) {
         let Ok(entry) = entry else {
             tally.unreadable += 1;
             continue;

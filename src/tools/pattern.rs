@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct PathPattern {
     matcher: GlobMatcher,
     negated: bool,
+    /// How many components a path has that it takes in; `None`: any number.
+    depth: Option<usize>,
 }
 
 impl PathPattern {
@@ -28,7 +30,15 @@ impl PathPattern {
             .backslash_escape(true)
             .build()
             .map_err(|error| error.kind().to_string())?;
-        Ok(Self { matcher: glob.compile_matcher(), negated })
+        // A `/` within braces would make it several numbers.
+        let fixed = !negated && !text.contains("**") && !text.contains('{');
+        let depth = fixed.then(|| text.matches('/').count() + 1);
+        Ok(Self { matcher: glob.compile_matcher(), negated, depth })
+    }
+
+    /// How deep a walk has to go to find everything it takes in; `None`: to the ground.
+    pub(super) fn depth(&self) -> Option<usize> {
+        self.depth
     }
 
     /// Whether it takes in this path, which is relative to the root.
@@ -38,11 +48,13 @@ impl PathPattern {
 }
 
 /// Everything below `root` (real, without links), hidden files too, but nothing that ignore files
-/// name, no `.git` and nothing closed. Links are not followed.
-pub(super) fn walk(root: &Path, ctx: &ToolContext) -> Walk {
+/// name, no `.git` and nothing closed; with a `depth`, nothing with more components. Links are not
+/// followed.
+pub(super) fn walk(root: &Path, depth: Option<usize>, ctx: &ToolContext) -> Walk {
     let ctx = ctx.clone();
     WalkBuilder::new(root)
         .hidden(false)
+        .max_depth(depth)
         .sort_by_file_path(Path::cmp)
         .filter_entry(move |entry| {
             let is_git = entry.depth() > 0 && entry.file_name() == ".git";
@@ -91,5 +103,21 @@ mod tests {
             assert_eq!(taken, expected, "{pattern} on {path}");
         }
         assert!(PathPattern::new("{a").is_err());
+    }
+
+    #[test]
+    fn the_depth_of_a_walk_follows_from_the_pattern() {
+        let cases = [
+            ("./*.rs", Some(1)),
+            ("/*.rs", Some(1)),
+            ("src/[ab]/*.rs", Some(3)),
+            ("*.rs", None),
+            ("src/**", None),
+            ("./{a,b/c}.rs", None),
+            ("!src/*.rs", None),
+        ];
+        for (pattern, depth) in cases {
+            assert_eq!(PathPattern::new(pattern).expect("a pattern").depth(), depth, "{pattern}");
+        }
     }
 }
