@@ -72,6 +72,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("futures_core", ASYNC),
     ("futures_util", ASYNC),
     ("serde_ignored", &["cli/settings.rs"]),
+    ("serde_saphyr", &["agent/definition_file.rs"]),
     ("serde_path_to_error", &["cli/settings.rs"]),
     ("bytes", ABOVE_WIRE),
     ("base64", ABOVE_WIRE),

@@ -1,0 +1,287 @@
+//! A definition as a Markdown file with front matter (`docs/formats/agent-definition.md`).
+//!
+//! Owns the YAML parser. Promises that a file it refuses is named with line and reason, that a byte
+//! order mark and CRLF change nothing, and that a key nobody acts on is a warning, never silence.
+//! Reads no files; the bytes are handed in.
+
+#[cfg(test)]
+mod tests;
+
+use crate::model::registry::INHERIT;
+use crate::wire::definition::{AgentDefinition, ToolChoice};
+use crate::wire::ids::MAX_NAME_CHARS;
+use crate::wire::permission::PermissionMode;
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_saphyr::{Location, Options, Spanned};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The line that begins and ends the front matter.
+const FENCE: &str = "---";
+/// Keys of the format that this version reads and does not act on.
+const WITHOUT_EFFECT: [&str; 5] = ["background", "mcpServers", "hooks", "color", "effort"];
+
+/// Why a file is no definition.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}:{line}: {why}", path.display())]
+pub struct DefinitionError {
+    /// The file.
+    pub path: PathBuf,
+    /// From 1.
+    pub line: usize,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// Something in a definition that its author should know; the definition can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// From 1.
+    pub line: usize,
+    /// What is to be known.
+    pub what: String,
+}
+
+/// A definition that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefinitionFile {
+    /// The definition.
+    pub definition: AgentDefinition,
+    /// In the order of their lines.
+    pub warnings: Vec<Warning>,
+}
+
+/// Reads the bytes of the file `path`.
+///
+/// # Errors
+/// The first thing that is wrong, with its line.
+pub fn parse(path: &Path, bytes: &[u8]) -> Result<DefinitionFile, DefinitionError> {
+    read(bytes).map_err(|Wrong { line, why }| DefinitionError { path: path.to_owned(), line, why })
+}
+
+struct Wrong {
+    line: usize,
+    why: String,
+}
+
+fn wrong<T>(line: usize, why: impl Into<String>) -> Result<T, Wrong> {
+    Err(Wrong { line, why: why.into() })
+}
+
+fn read(bytes: &[u8]) -> Result<DefinitionFile, Wrong> {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n"),
+        Err(error) => {
+            let line = bytes[..error.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
+            return wrong(line, "this line is not UTF-8 text");
+        }
+    };
+    let mut lines = text.split('\n');
+    if lines.next().map(str::trim_end) != Some(FENCE) {
+        return wrong(1, format!("a definition begins with a line `{FENCE}` and its front matter"));
+    }
+    let Some(length) = lines.position(|line| line.trim_end() == FENCE) else {
+        return wrong(1, format!("the front matter has no end: a second line `{FENCE}`"));
+    };
+    let front: Vec<&str> = text.split('\n').skip(1).take(length).collect();
+    let body = lines.collect::<Vec<_>>().join("\n").trim().to_owned();
+    let fields = fields(&front.join("\n"))?;
+    let mut file = Draft::default();
+    for field in &fields {
+        file.take(field)?;
+    }
+    let end = length + 2;
+    if body.is_empty() {
+        return wrong(end, "there is no system prompt below the front matter");
+    }
+    let missing = |key: &str| Wrong { line: end, why: format!("the front matter has no `{key}`") };
+    let definition = AgentDefinition {
+        name: file.name.ok_or_else(|| missing("name"))?,
+        description: file.description.ok_or_else(|| missing("description"))?,
+        tools: file.tools.unwrap_or_default(),
+        disallowed_tools: file.disallowed_tools,
+        model: file.model,
+        permission_mode: file.permission_mode,
+        max_turns: file.max_turns,
+        one_shot: false,
+        omit_instructions: file.omit_instructions,
+        system_prompt: body,
+    };
+    Ok(DefinitionFile { definition, warnings: file.warnings })
+}
+
+/// A key with its value and the line it stands in.
+struct Field {
+    line: usize,
+    key: String,
+    value: Value,
+}
+
+struct Fields(Vec<Field>);
+
+/// The line in the file; the front matter begins in its second.
+fn line_of(location: Location) -> usize {
+    usize::try_from(location.line()).unwrap_or_default().max(1) + 1
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Fields;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("keys with values")
+            }
+            fn visit_unit<E>(self) -> Result<Fields, E> {
+                Ok(Fields(Vec::new()))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut all = Vec::new();
+                while let Some(key) = map.next_key::<Spanned<String>>()? {
+                    let line = line_of(key.referenced);
+                    all.push(Field { line, key: key.value, value: map.next_value()? });
+                }
+                Ok(Fields(all))
+            }
+        }
+        deserializer.deserialize_any(Entries)
+    }
+}
+
+fn fields(front: &str) -> Result<Vec<Field>, Wrong> {
+    let parsed = serde_saphyr::from_str_with_options::<Fields>(front, Options::default());
+    parsed.map(|fields| fields.0).map_err(|error| {
+        let error = error.without_snippet();
+        let line = error.location().map_or(2, line_of);
+        // The position is told by us, in lines of the file.
+        let text = error.to_string();
+        let why = text.lines().next().unwrap_or_default();
+        let why = why.rsplit_once(" at line ").map_or(why, |(what, _)| what);
+        Wrong { line, why: format!("the front matter is no YAML that can be used: {why}") }
+    })
+}
+
+/// What the front matter has said so far.
+#[derive(Default)]
+struct Draft {
+    name: Option<String>,
+    description: Option<String>,
+    tools: Option<ToolChoice>,
+    disallowed_tools: Vec<String>,
+    model: Option<String>,
+    permission_mode: Option<PermissionMode>,
+    max_turns: Option<u32>,
+    omit_instructions: bool,
+    warnings: Vec<Warning>,
+}
+
+impl Draft {
+    fn take(&mut self, field: &Field) -> Result<(), Wrong> {
+        let Field { line, key, value } = field;
+        let line = *line;
+        match key.as_str() {
+            // An empty value is as good as none.
+            _ if value.is_null() => {}
+            "name" => self.name = Some(name(text(field)?).or_else(|why| wrong(line, why))?),
+            "description" => self.description = Some(text(field)?.to_owned()),
+            "tools" => self.tools = Some(choice(names(field)?)),
+            "disallowedTools" => self.disallowed_tools = names(field)?,
+            "model" => self.model = Some(text(field)?.to_owned()).filter(|model| model != INHERIT),
+            "permissionMode" => self.permission_mode = Some(mode(field)?),
+            "maxTurns" => {
+                let turns = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+                let expected = || Wrong { line, why: format!("`maxTurns` is a number from 1, not {value}") };
+                self.max_turns = Some(turns.ok_or_else(expected)?);
+            }
+            "omitInstructions" | "omitClaudeMd" => {
+                let expected = || Wrong { line, why: format!("`{key}` is true or false, not {value}") };
+                self.omit_instructions = value.as_bool().ok_or_else(expected)?;
+            }
+            // Isolation is never ignored: an agent without it would write where others work.
+            "isolation" => {
+                return wrong(line, "`isolation` is not part of this version; leave it out");
+            }
+            key if WITHOUT_EFFECT.contains(&key) => {
+                let what = format!("`{key}` has no effect in this version");
+                self.warnings.push(Warning { line, what });
+            }
+            key => self.warnings.push(Warning { line, what: format!("unknown key `{key}`") }),
+        }
+        Ok(())
+    }
+}
+
+fn text(field: &Field) -> Result<&str, Wrong> {
+    let key = &field.key;
+    match field.value.as_str().map(str::trim) {
+        Some("") => wrong(field.line, format!("`{key}` is empty")),
+        Some(text) => Ok(text),
+        None => wrong(field.line, format!("`{key}` is a text, not {} (put it in quotes)", field.value)),
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if text.chars().count() > MAX_NAME_CHARS {
+        return Err(format!("`name` is longer than {MAX_NAME_CHARS} characters"));
+    }
+    match text.chars().find(|c| c.is_control() || matches!(c, '/' | '\\' | '@')) {
+        Some(c) => Err(format!("`name` cannot hold {c:?}")),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// A list, or a text with commas outside parentheses between the names.
+fn names(field: &Field) -> Result<Vec<String>, Wrong> {
+    let key = &field.key;
+    let list: Vec<String> = match &field.value {
+        Value::String(text) => split(text),
+        Value::Array(list) => list
+            .iter()
+            .map(|entry| match entry.as_str() {
+                Some(name) => Ok(name.trim().to_owned()),
+                None => wrong(field.line, format!("`{key}` holds names of tools, not {entry}")),
+            })
+            .collect::<Result<_, _>>()?,
+        other => return wrong(field.line, format!("`{key}` is a list of names of tools, not {other}")),
+    };
+    if list.is_empty() || list.iter().any(String::is_empty) {
+        return wrong(field.line, format!("`{key}` holds an empty name"));
+    }
+    Ok(list)
+}
+
+fn split(text: &str) -> Vec<String> {
+    let mut depth = 0_u32;
+    let between = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    text.split(between).map(|name| name.trim().to_owned()).collect()
+}
+
+fn choice(names: Vec<String>) -> ToolChoice {
+    match names.as_slice() {
+        [all] if all == "*" => ToolChoice::All,
+        _ => ToolChoice::List(names),
+    }
+}
+
+fn mode(field: &Field) -> Result<PermissionMode, Wrong> {
+    let name = text(field)?;
+    PermissionMode::from_name(name).map_or_else(
+        || {
+            let names: Vec<&str> = PermissionMode::NAMES.iter().map(|(name, _)| *name).collect();
+            wrong(
+                field.line,
+                format!("there is no permission mode `{name}` (there are {})", names.join(", ")),
+            )
+        },
+        Ok,
+    )
+}

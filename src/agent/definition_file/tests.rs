@@ -1,0 +1,126 @@
+//! Definition files, good and bad.
+
+use super::*;
+
+fn parsed(text: &str) -> DefinitionFile {
+    parse(Path::new("a.md"), text.as_bytes()).expect("a definition")
+}
+
+fn refused(text: &str) -> String {
+    parse(Path::new("a.md"), text.as_bytes()).expect_err(text).to_string()
+}
+
+const FULL: &str = "---
+name: writer
+description: 'Writes: all of it'
+tools: Read, Bash(git log:*,x), Edit
+disallowedTools:
+  - WebFetch
+model: fast
+permissionMode: acceptEdits
+maxTurns: 12
+omitClaudeMd: true
+mcpServers:
+  a:
+    command: b
+wibble:
+  - 1
+color: blue
+---
+
+You write.
+
+---
+And more.
+";
+
+#[test]
+fn everything_a_file_can_say() {
+    let file = parsed(FULL);
+    assert_eq!(
+        file.definition,
+        AgentDefinition {
+            name: "writer".to_owned(),
+            description: "Writes: all of it".to_owned(),
+            tools: ToolChoice::List(["Read", "Bash(git log:*,x)", "Edit"].map(str::to_owned).to_vec()),
+            disallowed_tools: vec!["WebFetch".to_owned()],
+            model: Some("fast".to_owned()),
+            permission_mode: Some(PermissionMode::AcceptEdits),
+            max_turns: Some(12),
+            one_shot: false,
+            omit_instructions: true,
+            system_prompt: "You write.\n\n---\nAnd more.".to_owned(),
+        }
+    );
+    let warnings: Vec<(usize, &str)> = file.warnings.iter().map(|w| (w.line, w.what.as_str())).collect();
+    assert_eq!(
+        warnings,
+        [
+            (11, "`mcpServers` has no effect in this version"),
+            (14, "unknown key `wibble`"),
+            (16, "`color` has no effect in this version"),
+        ]
+    );
+}
+
+#[test]
+fn a_mark_and_carriage_returns_change_nothing() {
+    let windows = format!("\u{feff}{}", FULL.replace('\n', "\r\n"));
+    assert_eq!(parsed(&windows), parsed(FULL));
+}
+
+#[test]
+fn what_is_left_out_is_inherited() {
+    let file = parsed("---\nname: a\ndescription: b\ntools: '*'\nmodel: inherit\npermissionMode:\n---\nx");
+    assert_eq!(file.definition.tools, ToolChoice::All);
+    assert_eq!((file.definition.model, file.definition.permission_mode), (None, None));
+    assert!(file.warnings.is_empty());
+}
+
+#[test]
+fn a_bad_file_is_refused_with_line_and_reason() {
+    let cases = [
+        ("", "a.md:1: a definition begins with a line `---` and its front matter"),
+        ("You are", "a.md:1: a definition begins with a line `---` and its front matter"),
+        ("---\nname: a\n", "a.md:1: the front matter has no end: a second line `---`"),
+        ("---\n---\nx", "a.md:2: the front matter has no `name`"),
+        ("---\nname: a\n---\nx", "a.md:3: the front matter has no `description`"),
+        (
+            "---\nname: a\ndescription: b\n---\n \n",
+            "a.md:4: there is no system prompt below the front matter",
+        ),
+        ("---\nname: 7\n---\nx", "a.md:2: `name` is a text, not 7 (put it in quotes)"),
+        ("---\nname: a/b\n---\nx", "a.md:2: `name` cannot hold '/'"),
+        ("---\n\nname: ''\n---\nx", "a.md:3: `name` is empty"),
+        ("---\nmaxTurns: 0\n---\nx", "a.md:2: `maxTurns` is a number from 1, not 0"),
+        ("---\ntools: [Read, 3]\n---\nx", "a.md:2: `tools` holds names of tools, not 3"),
+        ("---\ntools: []\n---\nx", "a.md:2: `tools` holds an empty name"),
+        ("---\nisolation: worktree\n---\nx", "a.md:2: `isolation` is not part of this version; leave it out"),
+        (
+            "---\npermissionMode: yolo\n---\nx",
+            "a.md:2: there is no permission mode `yolo` (there are default, acceptEdits, plan, auto, dontAsk, \
+             bypassPermissions)",
+        ),
+        (
+            "---\nomitInstructions: maybe\n---\nx",
+            "a.md:2: `omitInstructions` is true or false, not \"maybe\"",
+        ),
+    ];
+    for (text, why) in cases {
+        assert_eq!(refused(text), why, "{text:?}");
+    }
+    let cases = [
+        ("---\nname: a\n\tdescription: b\n---\nx", "a.md:2: "),
+        ("---\nname: a\nname: b\n---\nx", "a.md:3: "),
+        ("---\ndescription: use it when: asked\n---\nx", "a.md:2: "),
+        ("---\n- a\n---\nx", "a.md:2: "),
+    ];
+    for (text, start) in cases {
+        let why = refused(text);
+        let start = format!("{start}the front matter is no YAML that can be used: ");
+        assert!(why.starts_with(&start) && !why.contains('\n'), "{text:?}: {why}");
+    }
+    let bytes = b"---\nname: \xff\n---\nx";
+    let error = parse(Path::new("a.md"), bytes).expect_err("not text");
+    assert_eq!(error.to_string(), "a.md:2: this line is not UTF-8 text");
+}
