@@ -30,8 +30,7 @@ impl PathPattern {
             .backslash_escape(true)
             .build()
             .map_err(|error| error.kind().to_string())?;
-        // A `/` within braces would make it several numbers.
-        let fixed = !negated && !text.contains("**") && !text.contains('{');
+        let fixed = !negated && !text.contains("**") && !slash_in_braces(&text);
         let depth = fixed.then(|| text.matches('/').count() + 1);
         Ok(Self { matcher: glob.compile_matcher(), negated, depth })
     }
@@ -45,6 +44,19 @@ impl PathPattern {
     pub(super) fn takes(&self, path: &Path) -> bool {
         self.matcher.is_match(path) != self.negated
     }
+}
+
+/// Whether alternatives of a pattern may have different numbers of components.
+fn slash_in_braces(text: &str) -> bool {
+    let mut open = 0_usize;
+    text.chars().any(|c| {
+        match c {
+            '{' => open += 1,
+            '}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        c == '/' && open > 0
+    })
 }
 
 /// Everything below `root` (real, without links), hidden files too, but nothing that ignore files
@@ -114,6 +126,7 @@ mod tests {
             ("*.rs", None),
             ("src/**", None),
             ("./{a,b/c}.rs", None),
+            ("./{a,{b,c}}/d", Some(2)),
             ("!src/*.rs", None),
         ];
         for (pattern, depth) in cases {
