@@ -85,6 +85,12 @@ impl Prepared {
     pub fn lines(&self) -> Lines {
         Lines(self.draw.clone())
     }
+
+    /// Gives the terminal back, because there is no session after all.
+    pub fn cancel(self) {
+        let _ = self.draw.send(Draw::End);
+        let _ = self.thread.join();
+    }
 }
 
 impl Screen {

@@ -50,4 +50,11 @@ impl Modes {
         hidden.local_modes.remove(LocalModes::ECHO);
         Ok(tcsetattr(io::stdin(), OptionalActions::Drain, &hidden)?)
     }
+
+    /// The same, and every key is read at once, without Enter.
+    pub fn single_keys(&self) -> io::Result<()> {
+        let mut keys = self.0.clone();
+        keys.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+        Ok(tcsetattr(io::stdin(), OptionalActions::Drain, &keys)?)
+    }
 }
