@@ -73,6 +73,7 @@ pub async fn run(_: Args, shared: Shared) -> Result<Option<ExitKind>, CliError> 
     let plan = LeadPlan {
         model: ModelRef { provider: Provider::Scripted, name: script.display().to_string() },
         title: TeamTitle::Named { name: &name, description: &team.blueprint.description },
+        resume: None,
         asks: AskPolicy::Wait,
         definitions: team.roles.clone(),
         observers: vec![Arc::new(Stage(prepared.observer()))],
@@ -208,9 +209,7 @@ async fn play(
     prompt: &str,
     signals: &mut mpsc::UnboundedReceiver<Signalled>,
 ) -> Result<Option<String>, CliError> {
-    let agent = &session.lead.agent;
-    let mut input =
-        TurnInput::Prompt(first_message(&session.runtime, &agent.core().context, agent.branch(), prompt));
+    let mut input = TurnInput::Prompt(first_message(&session.lead.agent, prompt).await);
     let mut report = String::new();
     let mut nudged = false;
     loop {
