@@ -7,6 +7,7 @@ mod disk;
 mod headless;
 mod mailbox;
 mod model_errors;
+mod panes;
 mod permissions;
 mod secrets;
 mod shutdown;
