@@ -179,6 +179,8 @@ struct Charge {
     spawner: Option<oneshot::Sender<Result<Spawned, String>>>,
     waiters: Vec<oneshot::Sender<StopOutcome>>,
     leaves: bool,
+    /// Whether somebody asked for its end, and it did not refuse.
+    asked: bool,
     listed: bool,
     runtime: Arc<Runtime>,
     notes: Vec<String>,
@@ -199,6 +201,7 @@ impl Charge {
             spawner: None,
             waiters: Vec::new(),
             leaves: false,
+            asked: false,
             listed: true,
             runtime,
             notes: Vec::new(),
@@ -277,6 +280,7 @@ impl Work {
             return;
         };
         charge.leaves |= leaves;
+        charge.asked = true;
         charge.waiters.extend(done);
         let fields = json!({ "requestId": stop.request_id, "by": stop.by, "reason": stop.reason });
         let incarnation = charge.spec.incarnation;

@@ -143,6 +143,7 @@ impl Work {
                         let _ = waiter.send(StopOutcome::Refused(reason.clone()));
                     }
                 }
+                charge.asked = overridden;
                 let what = if overridden { "It is shut down all the same." } else { "It goes on." };
                 Draft::text(format!("{name} does not want to shut down: {reason}. {what}"))
             }
@@ -152,7 +153,9 @@ impl Work {
             Note::Ended { verdict, exit, reason } => {
                 let text = format!("{name} is {}: {reason} ({exit}).", verdict.state().as_str());
                 let body = TeammateTerminated { agent_id, incarnation, exit, reason };
-                let wake = if verdict == Verdict::Stopped { Wake::Queue } else { Wake::Turn };
+                // Who ends without being asked leaves something undone.
+                let expected = verdict == Verdict::Stopped && charge.asked;
+                let wake = if expected { Wake::Queue } else { Wake::Turn };
                 match Draft::frame(FrameType::TeammateTerminated, text, &body) {
                     Ok(draft) => draft.waking(wake),
                     Err(error) => return tracing::error!(%error, "a notice could not be encoded"),
