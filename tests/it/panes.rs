@@ -232,7 +232,10 @@ fn a_pane_that_is_closed_by_hand_can_be_followed_by_a_new_one() {
     let before = tmux.panes("#{pane_id}");
     server.on(prompt("ID:lead"), [[start("a", "anna", "ID:anna-one")].into()]);
     server.on(prompt("ID:lead").input("anna has started"), [say("Waiting.").into()]);
-    server.on(prompt("ID:lead").input("anna is lost"), [[start("b", "anna", "ID:anna-two")].into()]);
+    server.on(
+        prompt("ID:lead").input("anna is stopped: it ended by itself"),
+        [[start("b", "anna", "ID:anna-two")].into()],
+    );
     server.always(prompt("ID:lead"), say("Ok."));
     server.on(prompt("ID:anna-one"), [[gate("one"), say("never")].into()]);
     server.on(prompt("ID:anna-two"), [say("The second Anna.").into()]);
