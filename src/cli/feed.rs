@@ -64,28 +64,35 @@ pub async fn follow(
     Ok(())
 }
 
-/// The same as lines for a person.
+/// The same as lines for a person, of those events that are `wanted`.
 pub async fn follow_lines(
     team: Team,
     cancel: CancellationToken,
+    wanted: impl Fn(&Event) -> bool,
     mut each: impl FnMut(String),
 ) -> Result<(), StoreError> {
     let mut follower = Follower::new(team.clone(), cancel);
-    let mut colors = Colors::default();
+    let mut faces = Faces::default();
     while let Some(events) = follower.next().await? {
-        if !events.iter().all(|e| colors.knows(&e.agent)) {
-            colors.learn(&team).await?;
+        if !events.iter().all(|e| faces.knows(&e.agent)) {
+            faces.learn(&team).await?;
         }
-        events.iter().filter_map(|e| line(e, &colors)).for_each(&mut each);
+        events.iter().filter(|e| wanted(e)).filter_map(|e| line(e, &faces)).for_each(&mut each);
     }
     Ok(())
 }
 
-/// The colours of a team's members.
+/// How the members of a team are shown.
 #[derive(Debug, Default)]
-pub struct Colors(HashMap<AgentName, String>);
+pub struct Faces(HashMap<AgentName, Face>);
 
-impl Colors {
+#[derive(Debug)]
+struct Face {
+    name: String,
+    color: String,
+}
+
+impl Faces {
     fn knows(&self, name: &AgentName) -> bool {
         name.is_reserved() || self.0.contains_key(name)
     }
@@ -93,18 +100,31 @@ impl Colors {
     /// Reads them from the roster.
     pub async fn learn(&mut self, team: &Team) -> Result<(), StoreError> {
         let roster = team.roster().await?;
-        self.0.extend(roster.members.iter().map(|m| (m.agent_name.clone(), m.color.clone())));
+        self.0.extend(
+            roster.members.iter().map(|m| {
+                (m.agent_name.clone(), Face { name: m.display_name.clone(), color: m.color.clone() })
+            }),
+        );
         Ok(())
     }
 
+    fn of(&self, slug: &str) -> Option<&Face> {
+        self.0.iter().find(|(known, _)| known.as_str() == slug).map(|(_, face)| face)
+    }
+
     /// The colour of a member.
-    pub fn of(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known.as_str() == name).map(|(_, color)| color.as_str())
+    pub fn color(&self, slug: &str) -> Option<&str> {
+        self.of(slug).map(|face| face.color.as_str())
+    }
+
+    /// The name as it was given; the slug itself for whoever is not in the roster.
+    pub fn name<'a>(&'a self, slug: &'a str) -> &'a str {
+        self.of(slug).map_or(slug, |face| face.name.as_str())
     }
 }
 
 /// What an event is to a person; `None` for bookkeeping.
-pub fn line(event: &Event, colors: &Colors) -> Option<String> {
+pub fn line(event: &Event, faces: &Faces) -> Option<String> {
     let dim = Style::new().dimmed();
     let warn = style_of_warning();
     let text = |key: &str| event.fields.get(key).and_then(|v| v.as_str()).unwrap_or_default();
@@ -112,7 +132,7 @@ pub fn line(event: &Event, colors: &Colors) -> Option<String> {
         EventKind::Spawn => {
             format!("{dim}joins ({}):{dim:#} {}", text("backend"), head(text("summary")))
         }
-        EventKind::Send => sent(text("type"), text("to"), text("summary"), colors)?,
+        EventKind::Send => sent(text("type"), text("to"), text("summary"), faces)?,
         EventKind::Ask => {
             let closed = text("closed");
             let tool = clean(text("tool"));
@@ -146,18 +166,23 @@ pub fn line(event: &Event, colors: &Colors) -> Option<String> {
         }
         EventKind::Ready | EventKind::Deliver | EventKind::Shutdown | EventKind::Fork => return None,
     };
-    Some(prefixed(event.agent.as_str(), colors.of(event.agent.as_str()), told.trim_end()))
+    let slug = event.agent.as_str();
+    Some(prefixed(faces.name(slug), faces.color(slug), told.trim_end()))
 }
 
-fn sent(kind: &str, to: &str, summary: &str, colors: &Colors) -> Option<String> {
+fn sent(kind: &str, to: &str, summary: &str, faces: &Faces) -> Option<String> {
     let dim = Style::new().dimmed();
     match FrameType::from_name(kind) {
         FrameType::IdleNotification => Some(format!("{dim}is idle:{dim:#} {}", head(summary))),
         kind if kind.is_control() || kind == FrameType::TeammateTerminated => None,
         FrameType::PermissionRequest | FrameType::PermissionResponse => None,
         _ => {
-            let style = style_of(colors.of(to));
-            Some(format!("{dim}→{dim:#} {style}{}{style:#}{dim}:{dim:#} {}", clean(to), head(summary)))
+            let style = style_of(faces.color(to));
+            Some(format!(
+                "{dim}→{dim:#} {style}{}{style:#}{dim}:{dim:#} {}",
+                clean(faces.name(to)),
+                head(summary)
+            ))
         }
     }
 }

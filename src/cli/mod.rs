@@ -14,6 +14,7 @@ pub mod headless;
 pub mod logging;
 pub mod out;
 pub mod output;
+pub mod repl;
 pub mod screen;
 pub mod sessions;
 pub mod settings;
@@ -85,7 +86,8 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
     if let Some(word) = &cli.prompt {
         suggest(word)?;
     }
-    Err(CliError::usage("the interactive session is not here yet", "festoon -p 'what to do'"))
+    let setup = setup::Setup::new(cli.shared)?;
+    repl::run(&setup, cli.prompt).await
 }
 
 /// Refuses a lone word that is nearly a subcommand (contract §4).

@@ -102,7 +102,7 @@ impl Screen {
         let (team, over) = (session.team.clone(), end.clone());
         let feeding = spawn_in(&context, async move {
             let errors = lines.clone();
-            if let Err(error) = feed::follow_lines(team, over, |line| lines.line(line)).await {
+            if let Err(error) = feed::follow_lines(team, over, |_| true, |line| lines.line(line)).await {
                 errors.line(format!("the feed ended: {error}"));
             }
         });

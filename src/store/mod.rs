@@ -10,6 +10,7 @@ pub mod atomic;
 pub mod clock;
 pub mod error;
 pub mod events;
+pub mod history;
 pub mod inbox;
 pub mod jsonl;
 pub mod lock;

@@ -75,6 +75,10 @@ impl Paths {
     pub fn logs(&self) -> PathBuf {
         self.0.state.join("logs")
     }
+    /// What was typed at the prompt.
+    pub fn history(&self) -> PathBuf {
+        self.state_root().join("history.jsonl")
+    }
     /// All teams.
     pub fn teams(&self) -> PathBuf {
         self.0.state.join("teams")

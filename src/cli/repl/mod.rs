@@ -1,0 +1,259 @@
+//! The REPL: a line editor above which agents print, and the loop between the person and the leader.
+//!
+//! This is the line-based form. Its seams for a richer one: [`printer::Sink`] is the only way to the
+//! screen, [`editor::Input`] all that comes from the person, and [`desk::Desk`] decides without
+//! knowing how either is drawn.
+
+pub mod asks;
+pub mod console;
+pub mod desk;
+pub mod editor;
+pub mod leave;
+pub mod printer;
+pub mod render;
+pub mod slash;
+
+use super::compose::{LeadPlan, Session, lead};
+use super::error::CliError;
+use super::feed;
+use super::headless::{ask_policy, turn_error};
+use super::output::result::worst;
+use super::setup::Setup;
+use super::signals;
+use super::view::LineSink;
+use crate::agent::context::spawn_in;
+use crate::agent::events::Observer;
+use crate::agent::first::first_message;
+use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
+use crate::team::lead::Settled;
+use crate::team::session::TeamTitle;
+use crate::wire::block::Block;
+use crate::wire::error::ExitKind;
+use crate::wire::event::{Event, EventKind};
+use crate::wire::permission::PermissionMode;
+use crate::wire::worker::AskPolicy;
+use console::{Console, Kind};
+use desk::{Desk, Lead, Step};
+use leave::{By, Leave, Teammates};
+use printer::Printer;
+use render::Render;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Runs a session until the person leaves, or the input ends.
+pub async fn run(setup: &Setup, prompt: Option<String>) -> Result<Option<ExitKind>, CliError> {
+    let model = setup.model()?;
+    // Before the line editor, which puts its own handler above ours while it reads.
+    let signals = signals::listen()?;
+    let console = Console::open(&setup.paths)?;
+    let asks = if console.kind == Kind::Piped { ask_policy(setup) } else { AskPolicy::Wait };
+    let printer = console.printer.clone();
+    let render: Arc<dyn Observer> = Arc::new(Render::new(printer.clone(), setup.shared.verbose));
+    let plan = LeadPlan {
+        model,
+        title: TeamTitle::Session,
+        asks,
+        definitions: Vec::new(),
+        observers: vec![render],
+        default_mode: PermissionMode::Default,
+        rules: Vec::new(),
+    };
+    let session = lead(setup, plan).await?;
+    let over = CancellationToken::new();
+    let feeding = follow(&session, &printer, &over);
+    let mut repl = Repl { desk: Desk::new(console, signals, &session), failures: Vec::new() };
+    repl.greet(&session);
+    let mut session = session;
+    let leave = repl.until_left(&mut session, prompt).await;
+    repl.end(setup, session, leave, feeding, &over).await
+}
+
+/// Shows what happens in all processes of the team.
+fn follow(session: &Session, printer: &Printer, over: &CancellationToken) -> tokio::task::JoinHandle<()> {
+    let (team, over, printer) = (session.team.clone(), over.clone(), printer.clone());
+    spawn_in(&session.lead.agent.core().context, async move {
+        if let Err(error) = feed::follow_lines(team, over, is_news, |line| printer.line(line)).await {
+            printer.line(format!("the feed ended: {error}"));
+        }
+    })
+}
+
+/// Asks and decisions have their dialog.
+fn is_news(event: &Event) -> bool {
+    match event.event {
+        EventKind::Ask => event.fields.get("closed").is_some_and(|closed| !closed.is_null()),
+        EventKind::Decision => false,
+        _ => true,
+    }
+}
+
+struct Repl {
+    desk: Desk,
+    /// Statuses of turns that failed; they count when nobody watches.
+    failures: Vec<ExitKind>,
+}
+
+impl Repl {
+    fn greet(&self, session: &Session) {
+        if self.desk.kind() != Kind::Piped {
+            let core = session.lead.agent.core();
+            self.desk.say(&format!("festoon {} · {} · /help", env!("CARGO_PKG_VERSION"), core.model.full));
+            self.desk.say(&core.context.cwd.display().to_string());
+            self.desk.say(&format!("teammates run {}: {}", session.backend.as_str(), session.backend_reason));
+        }
+        session.warnings.iter().for_each(|warning| self.desk.warn(warning));
+    }
+
+    /// Turns and waiting, in turn.
+    async fn until_left(&mut self, session: &mut Session, prompt: Option<String>) -> Leave {
+        let mut next = prompt.map(|text| opening(session, &text));
+        loop {
+            if let Some(input) = next.take() {
+                self.desk.set_lead(Lead::Working);
+                let leave = self.turn(session, input).await;
+                self.desk.set_lead(Lead::Idle);
+                if let Some(leave) = leave {
+                    return leave;
+                }
+                continue;
+            }
+            match self.wait(session).await {
+                Waited::Turn(input) => next = Some(input),
+                Waited::Leave(leave) => return leave,
+            }
+        }
+    }
+
+    /// One turn, while the person goes on typing; says whether to leave.
+    async fn turn(&mut self, session: &mut Session, input: TurnInput) -> Option<Leave> {
+        let cancel = CancellationToken::new();
+        let mut leave = None;
+        let end = {
+            let turn = session.lead.turn(input, &cancel);
+            tokio::pin!(turn);
+            loop {
+                tokio::select! {
+                    biased;
+                    end = &mut turn => break end,
+                    happening = self.desk.next(Lead::Working) => {
+                        match self.desk.take(happening, Lead::Working).await {
+                            Ok(Step::Interrupt) => cancel.cancel(),
+                            Ok(Step::Leave(how)) => {
+                                cancel.cancel();
+                                leave = Some(how);
+                            }
+                            Ok(Step::Go | Step::Turn(_)) => {}
+                            Err(error) => self.desk.fail(&error),
+                        }
+                    }
+                }
+            }
+        };
+        match end {
+            Ok(end) => self.ended(&end),
+            Err(error) => self.failed(&error.into()),
+        }
+        if self.desk.kind() != Kind::Piped
+            && let Err(error) = self.desk.status().await
+        {
+            self.desk.fail(&error);
+        }
+        leave
+    }
+
+    fn ended(&mut self, end: &TurnEnd) {
+        match &end.status {
+            TurnStatus::Completed => {}
+            TurnStatus::Cancelled => self.desk.warn("interrupted"),
+            TurnStatus::MaxRounds => {
+                self.failures.push(ExitKind::Limit);
+                self.desk.warn(&format!("stopped after {} rounds, the limit of a turn", end.rounds));
+            }
+            TurnStatus::Failed(error) => self.failed(&turn_error(error)),
+        }
+    }
+
+    fn failed(&mut self, error: &CliError) {
+        self.failures.push(error.exit);
+        self.desk.fail(error);
+    }
+
+    /// Waits for the person or for mail. From a pipe, all mail is dealt with before the next line.
+    async fn wait(&mut self, session: &Session) -> Waited {
+        if self.desk.kind() == Kind::Piped {
+            loop {
+                tokio::select! {
+                    settled = session.lead.settle() => match settled {
+                        Ok(Settled::Mail) => return Waited::Turn(TurnInput::Mail),
+                        Ok(Settled::Quiet) => break,
+                        Err(error) => {
+                            self.failed(&error.into());
+                            break;
+                        }
+                    },
+                    happening = self.desk.next(Lead::Working) => {
+                        if let Ok(Step::Leave(leave)) = self.desk.take(happening, Lead::Working).await {
+                            return Waited::Leave(leave);
+                        }
+                    }
+                }
+            }
+        }
+        loop {
+            let happening = tokio::select! {
+                () = session.lead.mail() => return Waited::Turn(TurnInput::Mail),
+                happening = self.desk.next(Lead::Idle) => happening,
+            };
+            match self.desk.take(happening, Lead::Idle).await {
+                Ok(Step::Turn(text)) => return Waited::Turn(opening(session, &text)),
+                Ok(Step::Leave(leave)) => return Waited::Leave(leave),
+                Ok(Step::Go | Step::Interrupt) => {}
+                Err(error) => self.desk.fail(&error),
+            }
+        }
+    }
+
+    /// Ends in order: teammates, session, feed, terminal.
+    async fn end(
+        self,
+        setup: &Setup,
+        session: Session,
+        leave: Leave,
+        feeding: tokio::task::JoinHandle<()>,
+        over: &CancellationToken,
+    ) -> Result<Option<ExitKind>, CliError> {
+        let denied = session.runtime.tally.denials().iter().any(|d| d.nobody_to_ask);
+        let keep = leave.teammates == Teammates::Keep || setup.shared.keep_team;
+        if !keep && !session.lead.supervisor.living().await.is_empty() {
+            self.desk.say("stopping the teammates …");
+        }
+        let troubles = session.finish(keep).await;
+        over.cancel();
+        // A feed that panicked has said so.
+        let _ = feeding.await;
+        troubles.iter().for_each(|trouble| self.desk.warn(trouble));
+        let kind = self.desk.kind();
+        self.desk.close().await;
+        let interrupted = (leave.by == By::Signal).then_some(ExitKind::Interrupted);
+        if kind != Kind::Piped {
+            return Ok(interrupted);
+        }
+        let denied = denied.then_some(ExitKind::Denied);
+        Ok(worst(self.failures.into_iter().chain(interrupted).chain(denied)))
+    }
+}
+
+enum Waited {
+    Turn(TurnInput),
+    Leave(Leave),
+}
+
+/// A prompt; the first of a session comes with its surroundings.
+fn opening(session: &Session, text: &str) -> TurnInput {
+    let agent = &session.lead.agent;
+    TurnInput::Prompt(if agent.is_fresh() {
+        first_message(&session.runtime, &agent.core().context, agent.branch(), text)
+    } else {
+        vec![Block::text(text)]
+    })
+}

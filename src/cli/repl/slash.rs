@@ -1,0 +1,102 @@
+//! Slash commands: their names, what they do, and what was meant by a misspelt one.
+
+/// A command with its line of help.
+struct Entry {
+    name: &'static str,
+    help: &'static str,
+}
+
+/// What can be typed after a `/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slash {
+    /// What can be typed.
+    Help,
+    /// Open asks.
+    Asks,
+    /// One line an agent.
+    Team,
+    /// The model.
+    Model,
+    /// Tokens and money.
+    Cost,
+    /// Leave.
+    Quit,
+}
+
+/// All names, for completion.
+pub const NAMES: [&str; 6] = ["/asks", "/cost", "/help", "/model", "/quit", "/team"];
+
+const TABLE: [(Slash, Entry); 6] = [
+    (Slash::Help, Entry { name: "/help", help: "this list" }),
+    (Slash::Asks, Entry { name: "/asks", help: "what waits for your answer; the first one in full" }),
+    (Slash::Team, Entry { name: "/team", help: "every agent: state, what it does, age, tokens, cost" }),
+    (Slash::Model, Entry { name: "/model", help: "the model, and how to start with another one" }),
+    (Slash::Cost, Entry { name: "/cost", help: "tokens and money so far, by model" }),
+    (Slash::Quit, Entry { name: "/quit", help: "leave (also Ctrl-D)" }),
+];
+
+/// What a line is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// A command.
+    Command(Slash),
+    /// Looks like one, is none; the nearest name, if one is near.
+    Unknown(String, Option<&'static str>),
+    /// Text for an agent.
+    Text,
+}
+
+/// Looks at a line. A path such as `/etc/hosts` is text.
+pub fn parse(line: &str) -> Parsed {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    let is_name = word.strip_prefix('/').is_some_and(|w| w.chars().all(|c| c.is_alphanumeric() || c == '-'));
+    if !is_name {
+        return Parsed::Text;
+    }
+    if let Some((command, _)) = TABLE.iter().find(|(_, e)| e.name == word) {
+        return Parsed::Command(*command);
+    }
+    let nearest = NAMES.iter().min_by_key(|name| strsim::damerau_levenshtein(name, word));
+    let near = nearest.filter(|name| strsim::damerau_levenshtein(name, word) <= 2);
+    Parsed::Unknown(word.to_owned(), near.copied())
+}
+
+/// The help, line by line.
+pub fn help() -> Vec<String> {
+    let mut lines: Vec<String> =
+        TABLE.iter().map(|(_, entry)| format!("  {:<8} {}", entry.name, entry.help)).collect();
+    lines.extend(
+        [
+            "  @name …  mail to a teammate",
+            "  y s p n  answer the ask that is shown: yes once, for the session, for the project, no;",
+            "           what follows goes to the agent as a note",
+            "  …\\       a backslash at the end: the text goes on in the next line",
+            "  Esc      interrupts the agent; Ctrl-C too, and twice asks to leave",
+            "What you type while the agent works is delivered before its next step.",
+            "A new conversation needs a new session: leave and start festoon again.",
+        ]
+        .map(str::to_owned),
+    );
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_paths_and_mistakes_are_told_apart() {
+        assert_eq!(parse("/team "), Parsed::Command(Slash::Team));
+        assert_eq!(parse("/taem"), Parsed::Unknown("/taem".into(), Some("/team")));
+        assert_eq!(parse("/compact now"), Parsed::Unknown("/compact".into(), None));
+        assert_eq!(parse("/etc/hosts is wrong"), Parsed::Text);
+        assert_eq!(parse("what about /team"), Parsed::Text);
+        assert_eq!(parse("/"), Parsed::Unknown("/".into(), None));
+    }
+
+    #[test]
+    fn every_command_is_completed_and_helped_within_80_columns() {
+        assert!(TABLE.iter().all(|(_, entry)| NAMES.contains(&entry.name)));
+        assert!(help().iter().all(|line| line.chars().count() < 80), "{:#?}", help());
+    }
+}
