@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use festoon::agent::disk::Disk;
-use festoon::agent::first::first_message;
+use festoon::agent::first::user_message;
 use festoon::agent::turn::TurnInput;
 use festoon::cli::args::Cli;
 use festoon::cli::compose::{LeadPlan, lead};
@@ -350,7 +350,7 @@ async fn mail_to_an_idle_leader_starts_a_turn() {
         "#,
     );
     let terminal = Terminal::repl(&place, &[], (80, 20), &[]);
-    terminal.until("a prompt", |s| s.ends_with('>'));
+    terminal.until("a session", |s| s.contains("teammates run") && s.ends_with('>'));
     terminal.text("draft");
     terminal.until("a draft", |s| s.ends_with("> draft"));
     let user = FileMailbox::new(place.team().await, AgentName::user(), 1, None);
@@ -412,6 +412,40 @@ async fn leaving_asks_for_living_teammates_and_leaves_nothing_behind() {
     let roster = Roster::load(&team.paths).expect("loads").expect("there");
     let ends: Vec<_> = roster.members.iter().map(|m| m.ended.as_ref().map(|e| e.state)).collect();
     assert_eq!(ends, [Some(AgentState::Stopped)]);
+}
+
+#[test]
+fn a_session_goes_on_where_it_was_and_tells_only_what_is_new() {
+    let place = Place::new(
+        r#"
+        [[rule]]
+        contains = "begin"
+        reply = [{ tool = "Agent", input = { name = "anna", description = "d", prompt = "p" } }]
+        [[rule]]
+        agent = "anna"
+        reply = [{ text = "anna was here" }]
+        [[rule]]
+        contains = "remember"
+        anywhere = "anna was here"
+        reply = [{ text = "I remember." }]
+        [[rule]]
+        times = "always"
+        reply = [{ text = "well" }]
+        "#,
+    );
+    let first = Terminal::repl(&place, &["begin"], (80, 30), &[]);
+    first.shows("anna is idle: anna was here");
+    first.until("a turn", |s| s.contains("tokens"));
+    first.key("C-d");
+    first.shows("anna is still alive");
+    first.line("y");
+    first.shows("go on later with: festoon --resume ");
+    first.ended(0);
+    let second = Terminal::repl(&place, &["--continue", "remember"], (80, 30), &[]);
+    let screen = second.shows("I remember.");
+    assert!(!screen.contains("joins") && !screen.contains("anna is idle"), "old events are told: {screen}");
+    second.key("C-d");
+    second.ended(0);
 }
 
 #[test]
@@ -586,6 +620,7 @@ async fn child_that_is_watched() {
     let plan = LeadPlan {
         model: setup.model().expect("a model"),
         title: TeamTitle::Session,
+        resume: None,
         asks: AskPolicy::Deny,
         definitions: Vec::new(),
         observers: vec![prepared.observer()],
@@ -595,9 +630,7 @@ async fn child_that_is_watched() {
     let mut session = lead(&setup, plan).await.expect("a leader");
     let screen = Screen::start(prepared, &session);
     screen.note("the curtain rises");
-    let agent = &session.lead.agent;
-    let first = first_message(&session.runtime, &agent.core().context, agent.branch(), "begin");
-    let mut input = TurnInput::Prompt(first);
+    let mut input = TurnInput::Prompt(user_message(&session.lead.agent, "begin").await);
     loop {
         session.lead.turn(input, &CancellationToken::new()).await.expect("a turn");
         match session.lead.settle().await.expect("settles") {

@@ -9,13 +9,15 @@ use crate::team::wake::{Signal, Topic};
 use crate::wire::event::{Event, EventKind};
 use crate::wire::frame::FrameType;
 use crate::wire::ids::AgentName;
+use crate::wire::time::Timestamp;
 use anstyle::Style;
 use std::collections::HashMap;
 use tokio_util::sync::CancellationToken;
 
-/// The log from its start on, piece by piece.
+/// The log of a time, piece by piece.
 struct Follower {
     team: Team,
+    since: Timestamp,
     signal: Signal,
     offset: u64,
     cancel: CancellationToken,
@@ -24,9 +26,9 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(team: Team, cancel: CancellationToken) -> Self {
+    fn new(team: Team, since: Timestamp, cancel: CancellationToken) -> Self {
         let signal = team.hub.signal(Topic::Log);
-        Self { team, signal, offset: 0, cancel, begun: false, over: false }
+        Self { team, since, signal, offset: 0, cancel, begun: false, over: false }
     }
 
     /// What is new, as soon as something may be; `None` at the end, after what came until then.
@@ -44,20 +46,22 @@ impl Follower {
         self.over = self.cancel.is_cancelled();
         let (paths, offset) = (self.team.paths.clone(), self.offset);
         let file = paths.events();
-        let (events, end) = self.team.disk.run(&file, move || events::read_from(&paths, offset)).await?;
+        let (mut events, end) = self.team.disk.run(&file, move || events::read_from(&paths, offset)).await?;
         self.offset = end;
+        events.retain(|e| e.ts >= self.since);
         Ok(Some(events))
     }
 }
 
-/// Calls `each` for every line from the start of the log on, until cancelled; then once more for what
-/// was written meanwhile.
+/// Calls `each` for every line of the log that was written after `since`, until cancelled; then once
+/// more for what was written meanwhile. A team that is taken over has older lines.
 pub async fn follow(
     team: Team,
+    since: Timestamp,
     cancel: CancellationToken,
     mut each: impl FnMut(&Event),
 ) -> Result<(), StoreError> {
-    let mut follower = Follower::new(team, cancel);
+    let mut follower = Follower::new(team, since, cancel);
     while let Some(events) = follower.next().await? {
         events.iter().for_each(&mut each);
     }
@@ -67,11 +71,12 @@ pub async fn follow(
 /// The same as lines for a person, of those events that are `wanted`.
 pub async fn follow_lines(
     team: Team,
+    since: Timestamp,
     cancel: CancellationToken,
     wanted: impl Fn(&Event) -> bool,
     mut each: impl FnMut(String),
 ) -> Result<(), StoreError> {
-    let mut follower = Follower::new(team.clone(), cancel);
+    let mut follower = Follower::new(team.clone(), since, cancel);
     let mut faces = Faces::default();
     while let Some(events) = follower.next().await? {
         if !events.iter().all(|e| faces.knows(&e.agent)) {

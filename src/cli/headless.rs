@@ -15,7 +15,7 @@ use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
 use crate::agent::first::user_message;
 use crate::agent::turn::{TurnEnd, TurnError, TurnInput, TurnStatus};
-use crate::store::asks;
+use crate::store::{asks, clock};
 use crate::team::bubble::NOBODY;
 use crate::team::lead::Settled;
 use crate::team::session::TeamTitle;
@@ -55,7 +55,7 @@ pub async fn run(
     format: OutputFormat,
     resume: Option<&SessionId>,
 ) -> Result<Option<ExitKind>, CliError> {
-    let started = Instant::now();
+    let (started, since) = (Instant::now(), clock::now());
     let model = setup.model()?;
     let (prompt, warning) = whole_prompt(flag)?;
     let mut signals = signals::listen()?;
@@ -84,7 +84,9 @@ pub async fn run(
         let (team, id) = (session.team.clone(), session.id.clone());
         let context = Arc::clone(&session.lead.agent.core().context);
         let end = feed_end.clone();
-        spawn_in(&context, async move { feed::follow(team, end, |event| lines.team_event(event, &id)).await })
+        spawn_in(&context, async move {
+            feed::follow(team, since, end, |event| lines.team_event(event, &id)).await
+        })
     });
     let mut run = Run { rounds: 0, text: String::new(), last: None, interrupted: false };
     let outcome = run.until_quiet(setup, &mut session, &prompt, &cancel, &mut signals).await;

@@ -87,7 +87,8 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
         suggest(word)?;
     }
     let setup = setup::Setup::new(cli.shared)?;
-    repl::run(&setup, cli.prompt).await
+    let resume = sessions::chosen(&setup, cli.go_on, cli.resume.as_deref())?;
+    repl::run(&setup, cli.prompt, resume).await
 }
 
 /// Refuses a lone word that is nearly a subcommand (contract §4).

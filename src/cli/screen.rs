@@ -15,9 +15,11 @@ use super::view::{Beside, LineSink, View};
 use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
 use crate::os::terminal::{self, Modes, Size};
+use crate::store::clock;
 use crate::team::context::Team;
 use crate::team::wake::Topic;
 use crate::wire::run::AgentState;
+use crate::wire::time::Timestamp;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -43,6 +45,7 @@ pub struct Prepared {
     draw: mpsc::Sender<Draw>,
     thread: JoinHandle<()>,
     live: bool,
+    since: Timestamp,
 }
 
 /// The live view.
@@ -73,7 +76,7 @@ impl Prepared {
         let thread = std::thread::Builder::new()
             .name(name)
             .spawn(move || if live { Drawing::start().run(&waiting) } else { print(&waiting) })?;
-        Ok(Self { draw, thread, live })
+        Ok(Self { draw, thread, live, since: clock::now() })
     }
 
     /// What sees the agents of this process.
@@ -99,10 +102,11 @@ impl Screen {
         let context = Arc::clone(&session.lead.agent.core().context);
         let end = CancellationToken::new();
         let lines = prepared.lines();
-        let (team, over) = (session.team.clone(), end.clone());
+        let (team, over, since) = (session.team.clone(), end.clone(), prepared.since.clone());
         let feeding = spawn_in(&context, async move {
             let errors = lines.clone();
-            if let Err(error) = feed::follow_lines(team, over, |_| true, |line| lines.line(line)).await {
+            if let Err(error) = feed::follow_lines(team, since, over, |_| true, |line| lines.line(line)).await
+            {
                 errors.line(format!("the feed ended: {error}"));
             }
         });

@@ -23,14 +23,16 @@ use super::signals;
 use super::view::LineSink;
 use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
-use crate::agent::first::first_message;
+use crate::agent::first::user_message;
 use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
+use crate::store::clock;
 use crate::team::lead::Settled;
 use crate::team::session::TeamTitle;
-use crate::wire::block::Block;
 use crate::wire::error::ExitKind;
 use crate::wire::event::{Event, EventKind};
+use crate::wire::ids::SessionId;
 use crate::wire::permission::PermissionMode;
+use crate::wire::time::Timestamp;
 use crate::wire::worker::AskPolicy;
 use console::{Console, Kind};
 use desk::{Desk, Lead, Step};
@@ -40,8 +42,13 @@ use render::Render;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Runs a session until the person leaves, or the input ends.
-pub async fn run(setup: &Setup, prompt: Option<String>) -> Result<Option<ExitKind>, CliError> {
+/// Runs a session until the person leaves, or the input ends. `resume` names one to go on with.
+pub async fn run(
+    setup: &Setup,
+    prompt: Option<String>,
+    resume: Option<SessionId>,
+) -> Result<Option<ExitKind>, CliError> {
+    let since = clock::now();
     let model = setup.model()?;
     // Before the line editor, which puts its own handler above ours while it reads.
     let signals = signals::listen()?;
@@ -52,6 +59,7 @@ pub async fn run(setup: &Setup, prompt: Option<String>) -> Result<Option<ExitKin
     let plan = LeadPlan {
         model,
         title: TeamTitle::Session,
+        resume,
         asks,
         definitions: Vec::new(),
         observers: vec![render],
@@ -60,7 +68,7 @@ pub async fn run(setup: &Setup, prompt: Option<String>) -> Result<Option<ExitKin
     };
     let session = lead(setup, plan).await?;
     let over = CancellationToken::new();
-    let feeding = follow(&session, &printer, &over);
+    let feeding = follow(&session, since, &printer, &over);
     let mut repl = Repl { desk: Desk::new(console, signals, &session), failures: Vec::new() };
     repl.greet(&session);
     let mut session = session;
@@ -69,10 +77,15 @@ pub async fn run(setup: &Setup, prompt: Option<String>) -> Result<Option<ExitKin
 }
 
 /// Shows what happens in all processes of the team.
-fn follow(session: &Session, printer: &Printer, over: &CancellationToken) -> tokio::task::JoinHandle<()> {
+fn follow(
+    session: &Session,
+    since: Timestamp,
+    printer: &Printer,
+    over: &CancellationToken,
+) -> tokio::task::JoinHandle<()> {
     let (team, over, printer) = (session.team.clone(), over.clone(), printer.clone());
     spawn_in(&session.lead.agent.core().context, async move {
-        if let Err(error) = feed::follow_lines(team, over, is_news, |line| printer.line(line)).await {
+        if let Err(error) = feed::follow_lines(team, since, over, is_news, |line| printer.line(line)).await {
             printer.line(format!("the feed ended: {error}"));
         }
     })
@@ -101,12 +114,16 @@ impl Repl {
             self.desk.say(&core.context.cwd.display().to_string());
             self.desk.say(&format!("teammates run {}: {}", session.backend.as_str(), session.backend_reason));
         }
-        session.warnings.iter().for_each(|warning| self.desk.warn(warning));
+        session.warnings.iter().chain(&session.taken_over).for_each(|line| self.desk.warn(line));
     }
 
     /// Turns and waiting, in turn.
     async fn until_left(&mut self, session: &mut Session, prompt: Option<String>) -> Leave {
-        let mut next = prompt.map(|text| opening(session, &text));
+        let mut next = match prompt {
+            Some(text) => Some(said(session, &text).await),
+            // What a dead process left unanswered is answered first.
+            None => session.unanswered.then_some(TurnInput::Continue),
+        };
         loop {
             if let Some(input) = next.take() {
                 self.desk.set_lead(Lead::Working);
@@ -205,7 +222,7 @@ impl Repl {
                 happening = self.desk.next(Lead::Idle) => happening,
             };
             match self.desk.take(happening, Lead::Idle).await {
-                Ok(Step::Turn(text)) => return Waited::Turn(opening(session, &text)),
+                Ok(Step::Turn(text)) => return Waited::Turn(said(session, &text).await),
                 Ok(Step::Leave(leave)) => return Waited::Leave(leave),
                 Ok(Step::Go | Step::Interrupt) => {}
                 Err(error) => self.desk.fail(&error),
@@ -227,12 +244,17 @@ impl Repl {
         if !keep && !session.lead.supervisor.living().await.is_empty() {
             self.desk.say("stopping the teammates …");
         }
+        let again = format!("go on later with: festoon --resume {}", session.id);
+        let spoke = !session.lead.agent.is_fresh();
         let troubles = session.finish(keep).await;
         over.cancel();
         // A feed that panicked has said so.
         let _ = feeding.await;
         troubles.iter().for_each(|trouble| self.desk.warn(trouble));
         let kind = self.desk.kind();
+        if spoke && kind != Kind::Piped {
+            self.desk.say(&again);
+        }
         self.desk.close().await;
         let interrupted = (leave.by == By::Signal).then_some(ExitKind::Interrupted);
         if kind != Kind::Piped {
@@ -248,12 +270,7 @@ enum Waited {
     Leave(Leave),
 }
 
-/// A prompt; the first of a session comes with its surroundings.
-fn opening(session: &Session, text: &str) -> TurnInput {
-    let agent = &session.lead.agent;
-    TurnInput::Prompt(if agent.is_fresh() {
-        first_message(&session.runtime, &agent.core().context, agent.branch(), text)
-    } else {
-        vec![Block::text(text)]
-    })
+/// What the person said, as the start of a turn.
+async fn said(session: &Session, text: &str) -> TurnInput {
+    TurnInput::Prompt(user_message(&session.lead.agent, text).await)
 }
