@@ -28,7 +28,8 @@ pub fn load(team: &TeamPaths, id: &AskId) -> Result<Option<Open<Ask>>, StoreErro
     atomic::read_json(&team.ask(id))
 }
 
-/// All asks with where they stand, oldest first. Files that are no asks are left out.
+/// All asks with where they stand, oldest first. Files that are no asks are left out, and a decision
+/// that nobody of us signed is none.
 pub fn list(team: &TeamPaths) -> Result<Vec<(Ask, AskStatus, Option<DecisionRecord>)>, StoreError> {
     let dir = team.asks_dir();
     team.check(&dir)?;
@@ -38,6 +39,7 @@ pub fn list(team: &TeamPaths) -> Result<Vec<(Ask, AskStatus, Option<DecisionReco
         Err(e) => return Err(StoreError::io("list", &dir, e)),
     };
     let mut asks = Vec::new();
+    let mut keys = None;
     for entry in entries.flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
@@ -45,7 +47,14 @@ pub fn list(team: &TeamPaths) -> Result<Vec<(Ask, AskStatus, Option<DecisionReco
             continue;
         }
         let Ok(Some(ask)) = atomic::read_json::<Open<Ask>>(&entry.path()) else { continue };
-        let decision = atomic::read_json(&team.decision(&ask.id)).unwrap_or(None);
+        let decision = match team.decision(&ask.id).symlink_metadata() {
+            Err(_) => None,
+            Ok(_) => {
+                // Read once, and only when there is something to check.
+                let keys = keys.get_or_insert_with(|| Keys::load(team).ok());
+                keys.as_ref().and_then(|keys| decision(team, keys, &ask.id).ok()?)
+            }
+        };
         let status = match (&decision, &ask.closed) {
             (Some(_), _) => AskStatus::Decided,
             (None, Some(_)) => AskStatus::Closed,

@@ -112,7 +112,15 @@ impl FileBroker {
     async fn look(&self, id: &AskId) -> Result<Option<Answer>, StoreError> {
         let (paths, keys, ask) = (self.team.paths.clone(), self.team.keys.clone(), id.clone());
         let file = paths.decision(id);
-        let found = self.team.disk.run(&file, move || asks::decision(&paths, &keys, &ask)).await?;
+        let found = self.team.disk.run(&file, move || asks::decision(&paths, &keys, &ask)).await;
+        let found = match found {
+            // Nobody of us signed it, so it decides nothing; a real answer moves it aside.
+            Err(error @ (StoreError::Invalid { .. } | StoreError::Corrupt { .. })) => {
+                tracing::warn!(%error, "a decision is ignored");
+                None
+            }
+            found => found?,
+        };
         Ok(found.map(|record| Answer::Decided {
             decision: record.decision,
             scope: record.scope,
