@@ -171,7 +171,15 @@ impl Lead {
         disk.run(&dir, move || {
             let mut picture = Picture { members: Vec::new(), lead_seq: 0, open_asks: 0, busy: false };
             for name in living {
-                let counts = team.inbox(&name).counts()?;
+                let counts = match team.inbox(&name).counts() {
+                    Ok(counts) => counts,
+                    // Its owner is about to set the file aside; that ends no run.
+                    Err(StoreError::Corrupt { .. }) => {
+                        picture.busy = true;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
                 match run::load(&team.paths, &name)? {
                     Some(record) => {
                         picture.busy |= record.state != AgentState::Idle || counts.waiting_turn > 0;

@@ -100,16 +100,35 @@ impl FileMailbox {
         self.leaving.clone()
     }
 
-    /// Unread mail as it stands in the file, nothing given or changed.
+    /// Unread mail as it stands in the file, nothing given or changed; a damaged file is set aside first.
     pub async fn peek(&self) -> Result<Vec<Claimed>, MailError> {
-        let inbox = self.team.inbox(&self.me);
-        let incarnation = self.incarnation;
-        let path = self.team.paths.inbox(&self.me);
-        let waiting =
-            self.team.disk.run(&path, move || inbox.peek(incarnation)).await.map_err(|e| explain(&e))?;
+        let mut waiting = self.unread().await;
+        if matches!(waiting, Err(StoreError::Corrupt { .. })) {
+            self.put_in_order(0).await?;
+            waiting = self.unread().await;
+        }
+        let waiting = waiting.map_err(|e| explain(&e))?;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.extend(waiting.iter().map(|c| (c.id.clone(), c.message.seq)));
         Ok(waiting)
+    }
+
+    async fn unread(&self) -> Result<Vec<Claimed>, StoreError> {
+        let (inbox, incarnation) = (self.team.inbox(&self.me), self.incarnation);
+        let path = self.team.paths.inbox(&self.me);
+        self.team.disk.run(&path, move || inbox.peek(incarnation)).await
+    }
+
+    /// Claims up to `max` messages, and tells the log what was found wrong on the way.
+    async fn put_in_order(&self, max: usize) -> Result<Vec<Claimed>, MailError> {
+        let (inbox, incarnation) = (self.team.inbox(&self.me), self.incarnation);
+        let path = self.team.paths.inbox(&self.me);
+        let claim = self.team.disk.attempt(&path, move || inbox.try_claim(incarnation, max)).await;
+        let claim = claim.map_err(|e| explain(&e))?;
+        for notice in &claim.notices {
+            self.report(notice).await;
+        }
+        Ok(claim.messages)
     }
 
     /// Stores a message from this agent.
@@ -225,19 +244,8 @@ impl Mailbox for FileMailbox {
             if !self.peek().await?.iter().any(is_for_model) {
                 return Ok(Vec::new());
             }
-            let inbox = self.team.inbox(&self.me);
-            let incarnation = self.incarnation;
-            let path = self.team.paths.inbox(&self.me);
-            let claim = self
-                .team
-                .disk
-                .attempt(&path, move || inbox.try_claim(incarnation, usize::MAX))
-                .await
-                .map_err(|e| explain(&e))?;
-            for notice in &claim.notices {
-                self.report(notice).await;
-            }
-            let mail: Vec<Claimed> = claim.messages.into_iter().filter(is_for_model).take(max).collect();
+            let claimed = self.put_in_order(usize::MAX).await?;
+            let mail: Vec<Claimed> = claimed.into_iter().filter(is_for_model).take(max).collect();
             for claimed in &mail {
                 if let Some(request) = shutdown_request(claimed) {
                     *self.shutdown.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.request_id);
