@@ -284,7 +284,8 @@ async fn has_panes(team: &Team) -> Result<bool, CliError> {
     Ok(roster.members.iter().any(|m| m.ended.is_none() && m.backend_type == BackendType::Tmux))
 }
 
-fn private_socket(team: &Team) -> String {
+/// The tmux server of a team whose leader is not inside tmux.
+pub fn private_socket(team: &Team) -> String {
     // The same for every leader of the team, so that panes are found again; another state root is
     // another team, whatever its name.
     let root = Sha256::digest(team.paths.dir().as_os_str().as_encoded_bytes());
@@ -398,7 +399,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let built = build(&runtime, agent_plan).await?;
     let unanswered = resumes && built.unanswered;
     let reporter =
-        Arc::new(Reporter::new(team.clone(), AgentName::team_lead(), lead_record(&team, &run_id)?));
+        Arc::new(Reporter::new(team.clone(), AgentName::team_lead(), lead_record(&team, &run_id, full)?));
     reporters.add(&reporter);
     reporter.set_state(AgentState::Starting).await?;
     reporter.set_state(AgentState::Idle).await?;
@@ -483,11 +484,11 @@ fn lead_context(setup: &Setup, team: &Team, id: &SessionId) -> AgentContext {
     }
 }
 
-fn lead_record(team: &Team, run_id: &RunId) -> Result<RunRecord, CliError> {
+fn lead_record(team: &Team, run_id: &RunId, model: String) -> Result<RunRecord, CliError> {
     let process =
         process::current().map_err(|e| CliError::new(ExitKind::Failed, "process", e.to_string(), ""))?;
     let id = AgentId::member(&AgentName::team_lead(), &team.name);
-    Ok(RunRecord::starting(&id, 1, run_id, process, clock::now()))
+    Ok(RunRecord { model: Some(model), ..RunRecord::starting(&id, 1, run_id, process, clock::now()) })
 }
 
 impl Session {

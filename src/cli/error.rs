@@ -30,6 +30,12 @@ impl CliError {
         Self::new(ExitKind::Usage, "usage", message, hint)
     }
 
+    /// The same, about something: `standard output: no space left`.
+    pub fn about(mut self, what: &str) -> Self {
+        self.report.message = format!("{what}: {}", self.report.message);
+        self
+    }
+
     /// Prints it to standard error: a sentence and a hint, or an object.
     pub fn show(&self, as_json: bool) {
         if as_json {

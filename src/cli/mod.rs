@@ -23,8 +23,11 @@ pub mod signals;
 pub mod spent;
 pub mod status;
 pub mod stdin;
+pub mod table;
+pub mod teams;
 pub mod text;
 pub mod view;
+pub mod words;
 
 use args::{Cli, OutputFormat};
 use clap::{CommandFactory, Parser};

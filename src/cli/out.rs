@@ -1,11 +1,15 @@
 //! Printing that survives a reader which has gone away.
 //!
 //! Owns the way to standard output and standard error for everything that is not drawn. A closed
-//! pipe means that nobody wants to read more; it never ends a run, and never panics.
+//! pipe means that nobody wants to read more; it never ends a run, and never panics. A listing that could
+//! not be written for another reason is an error ([`Out`]).
 
+use super::error::CliError;
+use super::text::clean;
 use super::view::LineSink;
+use serde::Serialize;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -22,7 +26,7 @@ pub fn error(text: impl Display) {
 
 /// A warning on standard error.
 pub fn warning(text: impl Display) {
-    error(format_args!("warning: {text}"));
+    error(format_args!("warning: {}", clean(&text.to_string())));
 }
 
 /// Whether standard output takes colours: a terminal, and nothing in the environment against it.
@@ -74,5 +78,64 @@ impl LineSink for Lines {
     fn line(&self, text: String) {
         // Fails only after the end, when nobody looks any more.
         let _ = self.0.send(Some(text));
+    }
+}
+
+/// Where a command prints. Colours are taken out when nobody would see them.
+pub struct Out {
+    stream: anstream::AutoStream<std::io::Stdout>,
+    closed: bool,
+}
+
+impl Default for Out {
+    fn default() -> Self {
+        Self { stream: anstream::stdout(), closed: false }
+    }
+}
+
+impl Out {
+    /// Prints a line.
+    ///
+    /// # Errors
+    /// A full disk and the like; never a closed pipe.
+    pub fn line(&mut self, text: impl Display) -> Result<(), CliError> {
+        self.write(&format!("{text}\n"))
+    }
+
+    /// Prints a text as it is.
+    ///
+    /// # Errors
+    /// As [`Out::line`].
+    pub fn write(&mut self, text: &str) -> Result<(), CliError> {
+        if self.closed {
+            return Ok(());
+        }
+        match self.stream.write_all(text.as_bytes()).and_then(|()| self.stream.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => self.closed = true,
+            done => done.map_err(|e| CliError::from(e).about("standard output"))?,
+        }
+        Ok(())
+    }
+
+    /// Prints bytes that no terminal has to understand.
+    ///
+    /// # Errors
+    /// As [`Out::line`].
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        self.write(&String::from_utf8_lossy(bytes))
+    }
+
+    /// Prints a value as one line of JSON.
+    ///
+    /// # Errors
+    /// As [`Out::line`].
+    pub fn json<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CliError> {
+        let text = serde_json::to_string(value).map_err(|e| CliError::from(std::io::Error::from(e)))?;
+        self.line(text)
+    }
+
+    /// Whether nobody reads any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed
     }
 }

@@ -98,6 +98,13 @@ impl Paths {
         ProjectPaths { paths: self.clone(), dir: self.projects().join(slug::of_path(cwd)) }
     }
 
+    /// The sessions in one directory below [`Paths::projects`], by the name it has there; `None` for a
+    /// name that is a path.
+    pub fn project_named(&self, name: &str) -> Option<ProjectPaths> {
+        let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+        plain.then(|| ProjectPaths { paths: self.clone(), dir: self.projects().join(name) })
+    }
+
     /// Every place with its name, for `festoon paths`.
     pub fn all(&self, cwd: &Path) -> Vec<(&'static str, PathBuf)> {
         vec![

@@ -9,7 +9,7 @@ use super::atomic;
 use super::error::StoreError;
 use super::jsonl::{self, Lines};
 use super::own::{self, Open};
-use super::paths::ProjectPaths;
+use super::paths::{Paths, ProjectPaths};
 use crate::wire::ids::SessionId;
 use crate::wire::open::Open as OpenObject;
 use crate::wire::settings::Durability;
@@ -62,14 +62,40 @@ pub enum BadLine {
 /// Reads a transcript and gives each line with its number, from 1. [`StoreError::NotFound`] when
 /// there is none.
 pub fn read(path: &Path, mut each: impl FnMut(usize, Result<Line, BadLine>)) -> Result<(), StoreError> {
-    let lines = Lines::open(path)?.ok_or_else(|| StoreError::NotFound { path: path.to_owned() })?;
-    for line in lines {
+    read_while(path, |number, line| {
+        each(number, line);
+        true
+    })
+}
+
+/// The same as long as `each` says so.
+pub fn read_while(
+    path: &Path,
+    mut each: impl FnMut(usize, Result<Line, BadLine>) -> bool,
+) -> Result<(), StoreError> {
+    for line in raw(path)? {
         let line = line?;
         let parsed = serde_json::from_slice(&line.bytes)
             .map_err(|e| if line.complete { BadLine::Malformed(e.to_string()) } else { BadLine::Torn });
-        each(line.number, parsed);
+        if !each(line.number, parsed) {
+            return Ok(());
+        }
     }
     Ok(())
+}
+
+/// The lines as they stand in the file, bad ones too, as long as `each` says so.
+pub fn read_raw(path: &Path, mut each: impl FnMut(&[u8]) -> bool) -> Result<(), StoreError> {
+    for line in raw(path)? {
+        if !each(&line?.bytes) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn raw(path: &Path) -> Result<Lines, StoreError> {
+    Lines::open(path)?.ok_or_else(|| StoreError::NotFound { path: path.to_owned() })
 }
 
 /// Writes what an agent is; members we do not know survive.
@@ -111,6 +137,42 @@ pub fn sessions(project: &ProjectPaths) -> Result<Vec<(SessionId, SystemTime)>, 
         .collect();
     all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| b.0.cmp(&a.0)));
     Ok(all)
+}
+
+/// The directories that have sessions, sorted by name.
+pub fn projects(paths: &Paths) -> Result<Vec<ProjectPaths>, StoreError> {
+    let dir = paths.projects();
+    paths.check_dirs(&dir)?;
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(StoreError::io("list", &dir, e)),
+    };
+    let mut all: Vec<ProjectPaths> = entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| paths.project_named(entry.file_name().to_str()?))
+        .collect();
+    all.sort_by(|a, b| a.dir().cmp(b.dir()));
+    Ok(all)
+}
+
+/// The transcripts of a session's other agents, oldest first, by the file's name for the agent.
+pub fn sidechain_files(
+    project: &ProjectPaths,
+    session: &SessionId,
+) -> Result<Vec<(String, PathBuf)>, StoreError> {
+    let agent = |name: &str| Some(name.strip_prefix("agent-")?.strip_suffix(".jsonl")?.to_owned());
+    let found = files(&project.sidechains(session))?;
+    let mut all: Vec<(SystemTime, String, PathBuf)> = found
+        .into_iter()
+        .filter_map(|(name, path, time)| {
+            let made = path.metadata().and_then(|m| m.created()).unwrap_or(time);
+            Some((made, agent(&name)?, path))
+        })
+        .collect();
+    all.sort();
+    Ok(all.into_iter().map(|(_, name, path)| (name, path)).collect())
 }
 
 fn files(dir: &Path) -> Result<Vec<(String, PathBuf, SystemTime)>, StoreError> {

@@ -5,6 +5,7 @@ pub mod bubble;
 pub mod context;
 pub mod executor;
 pub mod lead;
+pub mod leaderless;
 pub mod lifecycle;
 pub mod mailbox;
 mod meta;

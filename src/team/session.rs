@@ -122,6 +122,20 @@ pub async fn open(
     Ok(Team { name: name.clone(), paths: team_paths, keys, disk: disk.clone(), hub, durability })
 }
 
+/// The same without a watch, for a command that says one word and ends. Needs no place among the
+/// watchers of the system, and makes no file.
+pub fn open_unwatched(
+    paths: &Paths,
+    disk: &Disk,
+    name: &TeamName,
+    durability: Durability,
+) -> Result<Team, StoreError> {
+    let team_paths = paths.team(name);
+    let keys = Keys::load(&team_paths)?;
+    let hub = WakeHub::unwatched(&team_paths);
+    Ok(Team { name: name.clone(), paths: team_paths, keys, disk: disk.clone(), hub, durability })
+}
+
 /// Removes a session's team unless it had a member, an ask or mail; says whether it did.
 pub async fn remove_if_unused(team: &Team) -> Result<bool, StoreError> {
     let (paths, inbox) = (team.paths.clone(), team.inbox(&AgentName::team_lead()));

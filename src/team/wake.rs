@@ -67,7 +67,8 @@ impl Signals {
 pub struct WakeHub {
     signals: Arc<Signals>,
     net: Duration,
-    _watches: Arc<(Watcher, Vec<WatchGuard>)>,
+    /// `None`: only what this process itself pokes is told.
+    _watches: Option<Arc<(Watcher, Vec<WatchGuard>)>>,
 }
 
 impl WakeHub {
@@ -90,8 +91,12 @@ impl WakeHub {
                 log.poke(Topic::Log);
             })?,
         ];
-        let net = if watch::is_network_fs(team.dir()) { POLL_NET_NETWORK } else { POLL_NET };
-        Ok(Self { signals, net, _watches: Arc::new((watcher, guards)) })
+        Ok(Self { signals, net: net(team), _watches: Some(Arc::new((watcher, guards))) })
+    }
+
+    /// For a command that says its word and ends: watches nothing, costs nothing, cannot fail.
+    pub fn unwatched(team: &TeamPaths) -> Self {
+        Self { signals: Arc::default(), net: net(team), _watches: None }
     }
 
     /// Wakes those who wait for `topic` in this process.
@@ -103,6 +108,10 @@ impl WakeHub {
     pub fn signal(&self, topic: Topic) -> Signal {
         Signal { changes: self.signals.sender(topic).subscribe(), net: self.net }
     }
+}
+
+fn net(team: &TeamPaths) -> Duration {
+    if watch::is_network_fs(team.dir()) { POLL_NET_NETWORK } else { POLL_NET }
 }
 
 /// Waits for changes of one topic.

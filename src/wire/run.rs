@@ -71,6 +71,9 @@ pub struct RunRecord {
     pub incarnation: u32,
     /// Which run of it.
     pub run_id: RunId,
+    /// Its model, `provider:name`; the leader says it here, since it has no row in the roster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// What it does.
     pub state: AgentState,
     /// Since when.
@@ -121,6 +124,7 @@ impl RunRecord {
             agent_id: agent.clone(),
             incarnation,
             run_id: run.clone(),
+            model: None,
             state: AgentState::Starting,
             since: now,
             pid: process.pid,

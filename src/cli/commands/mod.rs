@@ -1,11 +1,22 @@
 //! The subcommands, one file each.
 
+pub mod ask;
 pub mod demo;
+pub mod doctor;
+pub mod inbox;
+pub mod log;
+pub mod manual;
+pub mod paths;
+pub mod ps;
+pub mod send;
+pub mod team;
 pub mod teammate;
 
 use super::args::Shared;
+use super::environment::{Environment, TOOL_MARK};
 use super::error::CliError;
 use super::setup::Setup;
+use crate::os::guard;
 use crate::wire::error::ExitKind;
 use clap::Subcommand;
 
@@ -14,6 +25,26 @@ use clap::Subcommand;
 pub enum Command {
     /// Shows a real team at work on the current directory: offline, without a key.
     Demo(demo::Args),
+    /// Lists every agent: state, what that rests on, model, tokens, cost.
+    Ps(ps::Args),
+    /// Looks at teams, and ends them.
+    Team(team::Args),
+    /// Sends a message to an agent, and says what became of it.
+    Send(send::Args),
+    /// Looks into the agents' mail.
+    Inbox(inbox::Args),
+    /// Shows what agents ask, and answers.
+    Ask(ask::Args),
+    /// Reads transcripts.
+    Log(log::Args),
+    /// Says what works here, what does not, and what to do about it.
+    Doctor(doctor::Args),
+    /// Prints where everything is.
+    Paths,
+    /// Prints a completion script for a shell.
+    Completions(manual::CompletionArgs),
+    /// Prints a manual page.
+    Man(manual::ManArgs),
     /// Runs one teammate from its spec file (started by a leader, not by hand).
     #[command(hide = true)]
     Teammate(teammate::Args),
@@ -24,6 +55,16 @@ impl Command {
     pub async fn run(self, shared: Shared) -> Result<Option<ExitKind>, CliError> {
         match self {
             Self::Demo(args) => demo::run(args, shared).await,
+            Self::Ps(args) => ps::run(&args, &shared),
+            Self::Team(args) => team::run(args, shared).await,
+            Self::Send(args) => send::run(args, shared).await,
+            Self::Inbox(args) => inbox::run(args, &shared).await,
+            Self::Ask(args) => ask::run(args, shared).await,
+            Self::Log(args) => log::run(&args, &shared),
+            Self::Doctor(args) => doctor::run(&args, shared).await,
+            Self::Paths => paths::run(&shared),
+            Self::Completions(args) => manual::completions(&args),
+            Self::Man(args) => manual::man(&args),
             Self::Teammate(args) => teammate::run(args, shared).await,
         }
     }
@@ -32,4 +73,18 @@ impl Command {
 /// The setup of a command that only looks.
 pub fn setup(shared: Shared) -> Result<Setup, CliError> {
     Setup::new(shared)
+}
+
+/// Refuses what only a person may do when a tool, a hook or another command of an agent does it
+/// (contract §16). A changed environment does not help: the ancestors are looked at, too.
+pub fn for_people(environment: &Environment, command: &str) -> Result<(), CliError> {
+    if environment.get(TOOL_MARK).is_none() && !guard::is_below_guard() {
+        return Ok(());
+    }
+    Err(CliError::new(
+        ExitKind::Usage,
+        "below_a_tool",
+        format!("`festoon {command}` is for people, and this is a command that an agent started"),
+        "run it in a terminal of your own",
+    ))
 }

@@ -99,6 +99,13 @@ pub struct InboxCounts {
     pub last_seq: u64,
 }
 
+/// Whose inboxes a team has, sorted. Reads names alone.
+pub fn owners(team: &TeamPaths) -> Result<Vec<AgentName>, StoreError> {
+    let dir = team.inboxes();
+    team.check(&dir)?;
+    agents_in(&dir)
+}
+
 impl Inbox {
     /// The inbox of an agent; touches nothing.
     pub fn new(team: &TeamPaths, agent: &AgentName, keys: &Keys, durability: Durability) -> Self {

@@ -95,6 +95,7 @@ pub(in crate::store) fn run_record(agent: &str, run: &str, state: AgentState) ->
         agent_id: AgentId::new(format!("{agent}@review")),
         incarnation: 1,
         run_id: RunId::new(run),
+        model: None,
         state,
         since: clock::now(),
         pid: 1,

@@ -1,0 +1,366 @@
+//! `festoon doctor`: what works here, what does not, and what to do about it.
+//!
+//! Looks, and tries what can be tried without a trace; no network call, no model request, no file
+//! that stays.
+
+use crate::cli::args::Shared;
+use crate::cli::environment::{Environment, TOOL_MARK};
+use crate::cli::error::CliError;
+use crate::cli::out::Out;
+use crate::cli::setup::no_model;
+use crate::cli::teams::{self, Desk};
+use crate::cli::{settings, table, text, words};
+use crate::exec::tmux;
+use crate::model::connect::{ConnectOptions, Connections};
+use crate::model::registry::choose;
+use crate::os::capture::capture;
+use crate::os::command::{CommandSpec, Exit};
+use crate::os::guard;
+use crate::store::watch::{Watcher, is_network_fs};
+use crate::team::registry::TmuxVersion;
+use crate::wire::error::ExitKind;
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+use std::io::{ErrorKind, IsTerminal};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    /// It works.
+    Ok,
+    /// It works, with less than there could be.
+    Note,
+    /// Something will not work.
+    Problem,
+}
+
+/// One check.
+#[derive(Debug, Serialize)]
+struct Check {
+    check: &'static str,
+    status: Status,
+    message: String,
+    hint: String,
+}
+
+impl Check {
+    fn new(check: &'static str, status: Status, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { check, status, message: message.into(), hint: hint.into() }
+    }
+    fn ok(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(check, Status::Ok, message, "")
+    }
+    fn note(check: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(check, Status::Note, message, hint)
+    }
+    fn problem(check: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(check, Status::Problem, message, hint)
+    }
+    fn error(check: &'static str, error: impl Into<CliError>) -> Self {
+        let report = error.into().report;
+        Self::problem(check, report.message, report.hint)
+    }
+}
+
+/// Runs it; status 1 when there is a problem.
+pub async fn run(_: &Args, shared: Shared) -> Result<Option<ExitKind>, CliError> {
+    let desk = Desk::new()?;
+    let cwd = std::env::current_dir().and_then(|dir| dir.canonicalize());
+    let mut checks = vec![Check::ok("version", format!("festoon {}", env!("CARGO_PKG_VERSION")))];
+    checks.extend(state(&desk));
+    match &cwd {
+        Ok(cwd) => checks.extend(models(&desk, &shared, cwd)),
+        Err(error) => checks.push(Check::problem(
+            "directory",
+            format!("the working directory: {error}"),
+            "go to a directory that exists",
+        )),
+    }
+    checks.push(git(&desk.environment, cwd.as_deref().unwrap_or(Path::new("/"))).await);
+    checks.push(panes(&desk.environment).await);
+    checks.push(terminal(&desk.environment));
+    checks.push(watching());
+    checks.push(Check::note(
+        "sandbox",
+        "tool commands are not confined in this version: what a model runs can do what you can do",
+        "read what you approve; for more, run festoon as a user of its own or in a container",
+    ));
+    checks.extend(leftovers(&desk)?);
+    if desk.environment.get(TOOL_MARK).is_some() || guard::is_below_guard() {
+        checks.push(Check::note(
+            "person",
+            "this runs below an agent's tool: asks cannot be answered here",
+            "use a terminal of your own",
+        ));
+    }
+    show(&checks, &shared)?;
+    Ok(checks.iter().any(|check| check.status == Status::Problem).then_some(ExitKind::Failed))
+}
+
+fn show(checks: &[Check], shared: &Shared) -> Result<(), CliError> {
+    let mut out = Out::default();
+    if shared.json {
+        return out.json(checks);
+    }
+    let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
+    let dim = Style::new().dimmed();
+    for check in checks {
+        let (mark, style) = match check.status {
+            Status::Ok => ("ok", color(AnsiColor::Green)),
+            Status::Note => ("note", color(AnsiColor::Yellow)),
+            Status::Problem => ("problem", color(AnsiColor::Red)),
+        };
+        let space = table::columns().saturating_sub(21).max(30);
+        let mut first = true;
+        for line in wrapped(&words::line(&check.message), space) {
+            let head =
+                if first { format!("{style}{mark:<8}{style:#}{:<12}", check.check) } else { " ".repeat(20) };
+            out.line(format!("{head} {line}"))?;
+            first = false;
+        }
+        if !check.hint.is_empty() {
+            for line in wrapped(&format!("→ {}", words::line(&check.hint)), space) {
+                out.line(format!("{:20} {dim}{line}{dim:#}", ""))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Words on as many lines as they need; a word that is too long stands alone.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(last) = lines.last_mut() else { continue };
+        if !last.is_empty() && text::width(last) + 1 + text::width(word) > columns {
+            lines.push(word.to_owned());
+        } else {
+            if !last.is_empty() {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines
+}
+
+/// The state root: ours, closed to others, writable, on a local disk.
+fn state(desk: &Desk) -> Vec<Check> {
+    let root = desk.paths.state_root();
+    let shown = root.display();
+    let mut checks = Vec::new();
+    if let Err(error) = desk
+        .paths
+        .check_dirs(&desk.paths.teams())
+        .and_then(|()| desk.paths.check_dirs(&desk.paths.projects()))
+    {
+        return vec![Check::error("state", error)];
+    }
+    let mode = match std::fs::metadata(root) {
+        Ok(found) => found.permissions().mode() & 0o777,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return vec![match writable(nearest(root)) {
+                Ok(()) => Check::ok("state", format!("{shown} is made at the first run")),
+                Err(error) => Check::problem(
+                    "state",
+                    format!("{shown} cannot be made: {error}"),
+                    "set FESTOON_HOME to a directory of yours",
+                ),
+            }];
+        }
+        Err(error) => {
+            return vec![Check::problem(
+                "state",
+                format!("{shown}: {error}"),
+                "set FESTOON_HOME to a directory of yours",
+            )];
+        }
+    };
+    checks.push(match writable(root) {
+        Err(error) => Check::problem(
+            "state",
+            format!("{shown} cannot be written to: {error}"),
+            "make room, or set FESTOON_HOME to a directory of yours",
+        ),
+        Ok(()) if mode & 0o077 != 0 => Check::note(
+            "state",
+            format!("{shown} can be entered by others (mode {mode:03o})"),
+            format!("chmod 700 {shown}"),
+        ),
+        Ok(()) => Check::ok("state", format!("{shown} (mode {mode:03o})")),
+    });
+    if is_network_fs(root) {
+        checks.push(Check::note(
+            "disk",
+            format!("{shown} is on a network file system: changes are found by looking twice a second"),
+            "set FESTOON_HOME to a local directory",
+        ));
+    }
+    checks
+}
+
+/// The directory that is there already.
+fn nearest(path: &Path) -> &Path {
+    path.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"))
+}
+
+fn writable(dir: &Path) -> std::io::Result<()> {
+    tempfile::Builder::new().prefix(".doctor-").tempfile_in(dir).map(drop)
+}
+
+/// Settings and model, without asking anybody.
+fn models(desk: &Desk, shared: &Shared, cwd: &PathBuf) -> Vec<Check> {
+    let loaded = match settings::load(&desk.paths, cwd, shared.settings.as_deref()) {
+        Ok(loaded) => loaded,
+        Err(error) => return vec![Check::error("settings", error)],
+    };
+    let mut checks: Vec<Check> = loaded
+        .warnings
+        .iter()
+        .map(|warning| Check::note("settings", warning, "remove it, or correct its name"))
+        .collect();
+    if checks.is_empty() {
+        checks.push(Check::ok("settings", "they can be read"));
+    }
+    let options = ConnectOptions {
+        env: desk.environment.all().clone(),
+        providers: loaded.settings.providers.clone(),
+        retry: loaded.settings.retry.clone(),
+        ..ConnectOptions::default()
+    };
+    let chosen = choose(shared.model.as_deref(), desk.environment.all(), &loaded.settings)
+        .map(|model| model.anchored(cwd));
+    let model = chosen.and_then(|model| Connections::new(options).get(&model).map(|_| model));
+    checks.push(match model {
+        Ok(model) => Check::ok("model", format!("{model} (not asked anything)")),
+        Err(error) => {
+            let report = no_model(error).report;
+            Check::note("model", report.message, report.hint)
+        }
+    });
+    checks
+}
+
+async fn git(environment: &Environment, cwd: &Path) -> Check {
+    let hint = "install git: branches are not shown, and worktrees cannot be made without it";
+    let spec = CommandSpec::new(["git", "--version"], cwd, environment.all().clone());
+    match capture(spec, Duration::from_secs(5), 4096).await {
+        Ok(captured) if captured.exit == Exit::Code(0) => {
+            Check::ok("git", String::from_utf8_lossy(&captured.stdout).trim().to_owned())
+        }
+        Ok(captured) => Check::note("git", format!("git --version ended with {:?}", captured.exit), hint),
+        Err(error) => Check::note("git", error.to_string(), hint),
+    }
+}
+
+async fn panes(environment: &Environment) -> Check {
+    let seen = tmux::look(environment.all()).await;
+    let place = if seen.inside {
+        "teammates get panes beside this one"
+    } else {
+        "not inside tmux: teammates run in the leader's process, unless --teammate-mode tmux"
+    };
+    match seen.version {
+        None => Check::note(
+            "tmux",
+            "there is no tmux: teammates run in the leader's process",
+            format!("install tmux {} or newer to see them in panes", TmuxVersion::OLDEST),
+        ),
+        Some(version) if version < TmuxVersion::OLDEST => Check::note(
+            "tmux",
+            format!("tmux {version} is too old for panes"),
+            format!("install tmux {} or newer", TmuxVersion::OLDEST),
+        ),
+        Some(version) => Check::ok("tmux", format!("{version}; {place}")),
+    }
+}
+
+fn terminal(environment: &Environment) -> Check {
+    if !std::io::stdout().is_terminal() {
+        return Check::ok("terminal", "standard output is no terminal: no colours here");
+    }
+    let term = environment.get("TERM").unwrap_or("not set");
+    let columns = table::columns();
+    let colours = if environment.get("NO_COLOR").is_some() { "off by NO_COLOR" } else { "on" };
+    let said = format!("TERM {term}, {columns} columns, colours {colours}");
+    if matches!(term, "dumb" | "not set") {
+        return Check::note(
+            "terminal",
+            said,
+            "set TERM to what your terminal is, for example xterm-256color",
+        );
+    }
+    if columns < text::DEFAULT_COLUMNS {
+        return Check::note("terminal", said, "listings want 80 columns");
+    }
+    Check::ok("terminal", said)
+}
+
+/// Whether the system tells about changes of files.
+fn watching() -> Check {
+    let limit = |name: &str| {
+        let path = format!("/proc/sys/fs/inotify/{name}");
+        std::fs::read_to_string(path).map_or("?".to_owned(), |text| text.trim().to_owned())
+    };
+    let (instances, watches) = (limit("max_user_instances"), limit("max_user_watches"));
+    let limits = format!("at most {instances} watchers a user, {watches} watches");
+    match Watcher::start() {
+        Ok(_) => Check::ok("watching", limits),
+        Err(error) => Check::problem(
+            "watching",
+            format!("{error}; {limits}"),
+            "end programs that watch files, or raise it: sysctl fs.inotify.max_user_instances=512",
+        ),
+    }
+}
+
+/// Teams whose leader is gone, and files that cannot be read.
+fn leftovers(desk: &Desk) -> Result<Vec<Check>, CliError> {
+    let mut checks = Vec::new();
+    let all = teams::all(&desk.paths)?;
+    for team in &all {
+        let name = team.name();
+        match team.state() {
+            "leaderless" => {
+                let alive = team.members().iter().filter(|row| row.lives).count();
+                checks.push(Check::note(
+                    "team",
+                    format!(
+                        "the leader of {name} is gone ({}), still running: {}",
+                        team.leader().evidence,
+                        words::number(alive, "member")
+                    ),
+                    format!("`festoon team stop {name}` ends them"),
+                ));
+            }
+            "lost" => checks.push(Check::note(
+                "team",
+                format!("{name} ended without a word: its leader is gone ({})", team.leader().evidence),
+                format!(
+                    "`festoon team show {name}` shows what is left, `festoon team delete {name}` removes it"
+                ),
+            )),
+            _ => {}
+        }
+        for trouble in &team.troubles {
+            let report = trouble.report();
+            checks.push(Check::problem("team", report.message, report.hint));
+        }
+    }
+    if checks.is_empty() {
+        let running = all.iter().filter(|team| team.lives()).count();
+        checks.push(Check::ok(
+            "teams",
+            format!("{} running, {} ended, none left behind", running, all.len() - running),
+        ));
+    }
+    Ok(checks)
+}

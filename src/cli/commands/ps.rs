@@ -1,0 +1,133 @@
+//! `festoon ps`: every agent of every team, with what its state rests on.
+
+use crate::cli::args::Shared;
+use crate::cli::error::CliError;
+use crate::cli::out::Out;
+use crate::cli::table::{self, Cell, Column, Table};
+use crate::cli::teams::row::Row;
+use crate::cli::teams::{self, Desk, TeamView};
+use crate::cli::{status, view, words};
+use crate::wire::error::ExitKind;
+use anstyle::{AnsiColor, Style};
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Also the agents of teams that have ended; --json always has them.
+    #[arg(long, short)]
+    pub all: bool,
+}
+
+/// Runs it.
+pub fn run(args: &Args, shared: &Shared) -> Result<Option<ExitKind>, CliError> {
+    let desk = Desk::new()?;
+    let teams = teams::all(&desk.paths)?;
+    let mut out = Out::default();
+    if shared.json {
+        let rows: Vec<&Row> = teams.iter().flat_map(|team| &team.rows).collect();
+        out.json(&rows)?;
+    } else {
+        show(&mut out, &teams, args.all)?;
+    }
+    // Every one of them, so no short circuit.
+    let troubles = teams.iter().filter(|team| team.warn()).count();
+    Ok((troubles > 0).then_some(ExitKind::Failed))
+}
+
+fn show(out: &mut Out, teams: &[TeamView], all: bool) -> Result<(), CliError> {
+    let (shown, ended): (Vec<&TeamView>, Vec<&TeamView>) =
+        teams.iter().partition(|team| all || team.state() != "stopped" || !team.troubles.is_empty());
+    if !teams.iter().any(TeamView::lives) {
+        out.line("no team is running; `festoon demo` shows one")?;
+    }
+    for team in shown {
+        out.line(heading(team))?;
+        for line in agents(&team.rows).render(table::columns()) {
+            out.line(line)?;
+        }
+    }
+    if !ended.is_empty() {
+        let dim = Style::new().dimmed();
+        let count = words::number(ended.len(), "team");
+        out.line(format!("{dim}{count} ended: `festoon team list`, `festoon ps --all`{dim:#}"))?;
+    }
+    Ok(())
+}
+
+/// A team in a line above its agents.
+pub fn heading(team: &TeamView) -> String {
+    let bold = Style::new().bold();
+    let state = team.state();
+    let style = state_style(state);
+    let what = match state {
+        "running" => String::new(),
+        "leaderless" => format!(": its leader is gone; `festoon team stop {}` ends the rest", team.name()),
+        "lost" => format!(": its leader is gone; `festoon team delete {}` removes it", team.name()),
+        _ => String::new(),
+    };
+    format!("{bold}{}{bold:#} {style}{state}{style:#}{what}", words::line(team.display()))
+}
+
+/// The colour of a state, of an agent or of a team.
+pub fn state_style(state: &str) -> Style {
+    let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
+    match state {
+        "working" | "running" => color(AnsiColor::Green),
+        "starting" | "stopping" => color(AnsiColor::Cyan),
+        "waiting" | "leaderless" | "unknown" | "open" => color(AnsiColor::Yellow),
+        "lost" | "failed" => color(AnsiColor::Red),
+        "idle" | "stopped" => Style::new().dimmed(),
+        _ => Style::new(),
+    }
+}
+
+/// The agents as a table, a line each.
+pub fn agents(rows: &[Row]) -> Table {
+    let mut table = Table::new(&[
+        Column::Cut("AGENT", 12),
+        Column::Cut("TYPE", 8),
+        Column::Fixed("STATE"),
+        Column::Right("AGE"),
+        Column::Right("TOKENS"),
+        Column::Right("COST"),
+        Column::Cut("MODEL", 10),
+        Column::Cut("WHAT", 12),
+    ])
+    .indented(2);
+    for row in rows {
+        let what = match &row.task {
+            Some(task) => task.clone(),
+            None => place(row),
+        };
+        table.row([
+            Cell::styled(&row.display, view::style_of(row.color.as_deref())),
+            Cell::from(row.kind.as_deref().unwrap_or("?")),
+            Cell::styled(row.state, state_style(row.state)),
+            Cell::from(row.since.as_ref().map(words::age).unwrap_or_default()),
+            Cell::from(if row.tokens == 0 { String::new() } else { status::tokens(row.tokens) }),
+            Cell::from(words::money(row.cost)),
+            Cell::from(row.model.as_deref().map_or("?".to_owned(), short_model)),
+            Cell::from(what),
+        ]);
+    }
+    table
+}
+
+/// What tells models apart at a glance: the name without its provider, a script without its directory.
+fn short_model(full: &str) -> String {
+    match full.split_once(':') {
+        Some(("scripted", file)) => format!("scripted:{}", file.rsplit('/').next().unwrap_or(file)),
+        Some((_, name)) => name.to_owned(),
+        None => full.to_owned(),
+    }
+}
+
+/// Where a living agent is; what the state of another rests on.
+fn place(row: &Row) -> String {
+    match (row.lives, row.pid, row.backend, &row.pane_id) {
+        (true, Some(pid), Some("tmux"), Some(pane)) => format!("pane {pane}, pid {pid}"),
+        (true, Some(_), Some("in-process"), _) if !row.name.is_lead() => "in-process".to_owned(),
+        (true, Some(pid), ..) if row.evidence == format!("pid {pid} running") => format!("pid {pid}"),
+        _ => row.evidence.clone(),
+    }
+}
