@@ -166,7 +166,7 @@ mod tests {
             plain(table.render(80)),
             ["NAME      N  WHAT", "änna      1  reads a long text", "漢字  12345"]
         );
-        assert_eq!(plain(table.render(22)), ["NAME      N  WHAT", "änna      1  reads a…", "漢字  12345"]);
+        assert_eq!(plain(table.render(22)), ["NAME      N  WHAT", "änna      1  reads a …", "漢字  12345"]);
         assert_eq!(plain(table.render(3))[1], "änna      1  reads…");
     }
 }

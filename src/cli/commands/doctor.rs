@@ -23,7 +23,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The arguments.
@@ -217,7 +217,7 @@ fn writable(dir: &Path) -> std::io::Result<()> {
 }
 
 /// Settings and model, without asking anybody.
-fn models(desk: &Desk, shared: &Shared, cwd: &PathBuf) -> Vec<Check> {
+fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> Vec<Check> {
     let loaded = match settings::load(&desk.paths, cwd, shared.settings.as_deref()) {
         Ok(loaded) => loaded,
         Err(error) => return vec![Check::error("settings", error)],
