@@ -17,7 +17,7 @@ use crate::wire::ids::{AgentName, TeamName};
 use crate::wire::open::Open;
 use crate::wire::run::AgentState;
 use crate::wire::team::{Member, TeamFile};
-use row::{Known, Row, judge, see};
+use row::{Known, Row, Seen, judge, see};
 use std::collections::BTreeMap;
 
 /// Where a command that only looks starts from: no settings are read, so a mistake in them is not in
@@ -66,16 +66,23 @@ impl TeamView {
                 keep(error);
                 BTreeMap::new()
             });
-        let holds = lock::is_held(&paths.leader_lock()).unwrap_or_else(|error| {
+        let shared = watch::is_network_fs(paths.dir());
+        let lead = AgentName::team_lead();
+        // A lock whose holder's process is gone is that of a new leader, or is about to be let go.
+        let lead_gone = match said.get(&lead) {
+            Some(Ok(record)) => see(&record.process(), shared) == Seen::Gone,
+            Some(Err(_)) | None => false,
+        };
+        let look = if lead_gone { lock::stays_held } else { lock::is_held };
+        let holds = look(&paths.leader_lock()).unwrap_or_else(|error| {
             keep(error);
             false
         });
-        let shared = watch::is_network_fs(paths.dir());
         let judged = |name: &AgentName, member: Option<&Member>| {
             let known = Known { team: paths.name(), name, member, leader_holds: holds };
             judge(&known, said.get(name), |process| see(process, shared))
         };
-        let mut rows = vec![judged(&AgentName::team_lead(), None)];
+        let mut rows = vec![judged(&lead, None)];
         match &roster {
             Some(roster) => {
                 let latest = latest(roster);

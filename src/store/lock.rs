@@ -168,6 +168,19 @@ pub fn is_held(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
+/// Whether somebody holds the lock now and still does after a while. What a process that has just died
+/// was starting keeps its locks for the moment until the new program runs.
+pub fn stays_held(path: &Path) -> Result<bool, StoreError> {
+    let begun = Instant::now();
+    while is_held(path)? {
+        if begun.elapsed() >= LIFE_PATIENCE {
+            return Ok(true);
+        }
+        pause();
+    }
+    Ok(false)
+}
+
 fn open(path: &Path, missing: Missing) -> Result<File, StoreError> {
     match missing {
         Missing::Make => own::open_or_make(path, Open::Update),
@@ -230,6 +243,7 @@ mod tests {
         assert!(!is_held(&path).expect("looks"));
         with_lock(&path, Duration::ZERO, || {
             assert!(is_held(&path).expect("looks"));
+            assert!(stays_held(&path).expect("looks"));
             assert_eq!(try_with_lock(&path, || Ok(1)).expect("tries"), None);
             let late = with_lock(&path, Duration::from_millis(20), || Ok(()));
             assert!(matches!(late, Err(StoreError::LockTimeout { .. })), "{late:?}");
@@ -237,6 +251,7 @@ mod tests {
         })
         .expect("gets the lock");
         assert!(!is_held(&path).expect("looks"));
+        assert!(!stays_held(&path).expect("looks"));
         assert_eq!(try_with_lock(&path, || Ok(1)).expect("tries"), Some(1));
     }
 
