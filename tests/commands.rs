@@ -591,7 +591,8 @@ fn workers_in_panes_outlive_their_leader_and_are_ended_by_evidence() {
     let place = Place::new();
     let mut leader = place.lead(TWO, &["--teammate-mode", "tmux"]);
     let team = leader.team_with("bo", "idle");
-    let rows = leader.rows(|rows| rows.len() == 3);
+    let placed = |row: &Value| row["paneId"].is_string();
+    let rows = leader.rows(|rows| rows.len() == 3 && rows[1..].iter().all(placed));
     let (pid, pane) = (rows[2]["pid"].clone(), rows[2]["paneId"].clone());
     assert_ne!(pid, leader.pid());
     assert!(pane.as_str().is_some_and(|pane| pane.starts_with('%')), "{}", rows[2]);
