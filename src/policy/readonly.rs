@@ -309,17 +309,28 @@ fn before_glob(text: &str, glob: bool) -> &str {
     }
 }
 
+/// Whether it prints the content of whole trees. The programs of the `grep` family do so with `-r` and
+/// its relatives only; without them they take their input or the files they are given.
+fn reads_tree(name: &str, args: &[Word]) -> bool {
+    let descends = |word: &Word| match word.text.strip_prefix("--") {
+        Some(long) => long.starts_with('r') || long.starts_with('d'),
+        None => word.text.starts_with('-') && word.text.contains(['r', 'R', 'd']),
+    };
+    READS_TREES.contains(&name) && (!name.ends_with("grep") || args.iter().any(descends))
+}
+
 /// Refuses to print whole trees that hold a closed directory.
 fn closed_trees(name: &str, args: &[Word], places: Places<'_>) -> Result<(), String> {
     let Some(cwd) = places.project.first() else { return Ok(()) };
+    let tree = reads_tree(name, args);
     let holds = |path: &Path| places.closed.iter().any(|closed| closed.starts_with(path));
     let named = |word: &&Word| !word.text.starts_with('-');
     let at = |word: &Word| resolve(before_glob(&word.text, word.glob), cwd, places.home);
     let found = args
         .iter()
         .filter(named)
-        .any(|word| (word.glob || READS_TREES.contains(&name)) && at(word).is_some_and(|path| holds(&path)));
-    match found || (READS_TREES.contains(&name) && holds(cwd)) {
+        .any(|word| (word.glob || tree) && at(word).is_some_and(|path| holds(&path)));
+    match found || (tree && holds(cwd)) {
         true => Err("it would reach into the state directory".to_owned()),
         false => Ok(()),
     }

@@ -109,7 +109,21 @@ fn a_tree_that_holds_the_state_is_not_printed() {
     let places = Places { project: &project, home: Some(Path::new("/h")), closed: &closed };
     let judge = |text: &str| read_only(&shell::parse(text), places);
     let refused = Err("it would reach into the state directory".to_owned());
-    assert_eq!(judge("grep -r key ."), refused);
+    for text in [
+        "grep -r key .",
+        "grep -nR key",
+        "grep key -r",
+        "egrep --recursive key",
+        "grep --dereference-recursive key",
+        "fgrep -d recurse key",
+        "grep key *",
+        "rg key",
+        "diff . other",
+    ] {
+        assert_eq!(judge(text), refused, "{text}");
+    }
+    assert_eq!(judge("ls | grep -oE '[.]rs$'"), Ok(()));
+    assert_eq!(judge("grep key notes"), Ok(()));
     assert_eq!(judge("cat */*/*"), refused);
     assert_eq!(judge("cat notes"), Ok(()));
 }
