@@ -235,7 +235,8 @@ async fn play(
             TurnStatus::Cancelled => return Ok(None),
             TurnStatus::Completed | TurnStatus::MaxRounds => {}
         }
-        if !end.text.trim().is_empty() {
+        // A remark after the report does not take its place.
+        if is_report(&end.text) || !is_report(&report) && !end.text.trim().is_empty() {
             report = end.text;
         }
         let settled = tokio::select! {
@@ -256,6 +257,11 @@ async fn play(
     }
 }
 
+/// Whether this is the report, and no remark by the way.
+fn is_report(text: &str) -> bool {
+    text.trim().lines().count() > SHORT
+}
+
 /// Shows what agents do, but not the leader's report, which has a page of its own; of commands first what
 /// they are for.
 struct Stage(Arc<dyn Observer>);
@@ -264,9 +270,7 @@ impl Observer for Stage {
     fn event(&self, agent: &AgentContext, event: &AgentEvent) {
         match event {
             AgentEvent::Message { message, .. }
-                if agent.depth == 0
-                    && message.role == Role::Assistant
-                    && message.text().lines().count() > SHORT => {}
+                if agent.depth == 0 && message.role == Role::Assistant && is_report(&message.text()) => {}
             AgentEvent::ToolStarted { id, tool, summary } if tool == "Bash" => {
                 let summary = match summary.rsplit_once(" — ") {
                     Some((command, purpose)) => format!("{purpose}: {command}"),
