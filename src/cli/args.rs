@@ -45,6 +45,7 @@ pub enum OutputFormat {
 
 /// Flags that every command takes.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Session options")]
 pub struct Shared {
     /// The model: PROVIDER:NAME (anthropic:…, scripted:FILE) or an alias (default, strong, fast).
     #[arg(long, global = true, value_name = "MODEL")]
@@ -101,9 +102,9 @@ pub struct Shared {
     #[arg(long, global = true, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Listings and errors as JSON.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = None::<&str>)]
     pub json: bool,
     /// Shows more of what happens.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = None::<&str>)]
     pub verbose: bool,
 }
