@@ -11,27 +11,22 @@ pub(super) mod request;
 #[cfg(test)]
 mod tests;
 
-use super::http::{self, HttpClient};
-use super::idle::{IdleStream, StreamFailure, next};
+use super::http::HttpClient;
 use super::prices::facts;
 use super::provider::{
-    BoxFuture, DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelRequest, ModelResponse,
-    PromptPrefix, ToolDeclaration,
+    BoxFuture, DeltaSink, ModelError, ModelProvider, ModelRequest, ModelResponse, PromptPrefix,
+    ToolDeclaration,
 };
 pub use super::secret::Secret;
-use assemble::{Assembler, Progress};
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use sse_stream::SseByteStream;
-use std::sync::atomic::Ordering;
+use super::stream::Exchange;
+use assemble::Assembler;
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use std::time::Duration;
-use tokio::time::timeout;
 
 /// Where the vendor's API is.
 pub const BASE_URL: &str = "https://api.anthropic.com";
 /// The version of the API that this file speaks (its header of that name).
 const VERSION: &str = "2023-06-01";
-/// How long the end of a finished stream is waited for, so that its connection can be used again.
-const DRAIN: Duration = Duration::from_millis(20);
 
 /// How requests show who they are from.
 #[derive(Debug, Clone)]
@@ -48,19 +43,11 @@ impl Credentials {
             Self::ApiKey(secret) | Self::Bearer(secret) => secret,
         }
     }
-    fn header(&self) -> Result<(&'static str, HeaderValue), ModelError> {
-        let (name, text) = match self {
-            Self::ApiKey(secret) => ("x-api-key", secret.expose().to_owned()),
-            Self::Bearer(secret) => ("authorization", format!("Bearer {}", secret.expose())),
-        };
-        let mut value = HeaderValue::from_str(&text).map_err(|_| {
-            ModelError::new(
-                ModelErrorKind::Credentials,
-                "the key holds characters that cannot be sent in a header",
-            )
-        })?;
-        value.set_sensitive(true);
-        Ok((name, value))
+    fn header(&self) -> Result<(HeaderName, HeaderValue), ModelError> {
+        match self {
+            Self::ApiKey(secret) => secret.header(HeaderName::from_static("x-api-key"), ""),
+            Self::Bearer(secret) => secret.header(AUTHORIZATION, "Bearer "),
+        }
     }
 }
 
@@ -81,89 +68,20 @@ impl Anthropic {
         Self { http, url: format!("{base}/v1/messages"), credentials, idle }
     }
 
-    async fn send(&self, request: &ModelRequest) -> Result<reqwest::Response, ModelError> {
-        let (name, value) = self.credentials.header()?;
-        let body = request::segments(request);
-        let uploaded = body.progress();
-        let sending = self
-            .http
-            .get()?
-            .post(&self.url)
-            .header(name, value)
-            .header("anthropic-version", VERSION)
-            .header(CONTENT_TYPE, "application/json")
-            .header("accept", "text/event-stream")
-            .body(reqwest::Body::wrap(body))
-            .send();
-        let mut sending = std::pin::pin!(sending);
-        let mut seen = 0;
-        loop {
-            match timeout(self.idle, sending.as_mut()).await {
-                Ok(Ok(response)) => return Ok(response),
-                Ok(Err(error)) => return Err(self.http.failure(&error)),
-                Err(_) => {
-                    let now = uploaded.load(Ordering::Relaxed);
-                    if now == seen {
-                        let what = StreamFailure::Stalled(self.idle).to_string();
-                        return Err(ModelError::new(ModelErrorKind::Connection, what));
-                    }
-                    seen = now;
-                }
-            }
-        }
-    }
-
     async fn exchange(
         &self,
         request: &ModelRequest,
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, ModelError> {
-        let response = self.send(request).await?;
-        let status = response.status();
-        if !status.is_success() {
-            let headers = response.headers().clone();
-            let body = http::error_body(response, self.idle).await;
-            return Err(failure::of_status(status.as_u16(), &headers, &body));
-        }
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-        if !kind.is_empty() && !kind.starts_with("text/event-stream") {
-            let what = format!("the model provider answered with {kind} instead of a stream of events");
-            let body = http::error_body(response, self.idle).await;
-            let what = format!("{what}: {}", http::one_line(&body));
-            return Err(ModelError::new(ModelErrorKind::Protocol, what));
-        }
-        let mut assembler = Assembler::default();
-        match self.read(response, &mut assembler, sink).await {
-            Ok(()) => assembler.finish(),
-            Err(error) => Err(error.with_partial(assembler.partial())),
-        }
-    }
-
-    async fn read(
-        &self,
-        response: reqwest::Response,
-        assembler: &mut Assembler,
-        sink: &dyn DeltaSink,
-    ) -> Result<(), ModelError> {
-        let mut events = SseByteStream::new(IdleStream::new(response.bytes_stream(), self.idle));
-        while let Some(event) = next(&mut events).await {
-            let event = event.map_err(|error| match error {
-                sse_stream::Error::Body(cause) => {
-                    ModelError::new(ModelErrorKind::Connection, cause.to_string())
-                }
-                other => ModelError::new(
-                    ModelErrorKind::Protocol,
-                    format!("the model provider's events cannot be read: {other}"),
-                ),
-            })?;
-            let Some(data) = event.data else { continue };
-            if assembler.event(&data, sink)? == Progress::Complete {
-                // Only an optimization: an unread end would cost the next request a new connection.
-                drop(timeout(DRAIN, next(&mut events)).await);
-                return Ok(());
-            }
-        }
-        Err(ModelError::new(ModelErrorKind::Connection, "the stream ended in the middle of the answer"))
+        let version = (HeaderName::from_static("anthropic-version"), HeaderValue::from_static(VERSION));
+        let exchange = Exchange {
+            http: &self.http,
+            url: &self.url,
+            headers: vec![self.credentials.header()?, version],
+            idle: self.idle,
+            refused: failure::of_status,
+        };
+        exchange.run(request::segments(request), Assembler::default(), sink).await
     }
 }
 

@@ -5,7 +5,9 @@
 
 pub mod anthropic;
 mod body;
+mod calls;
 pub mod connect;
+mod foreign;
 pub mod http;
 mod idle;
 pub mod limiter;
@@ -17,6 +19,7 @@ pub mod retry;
 pub mod script;
 pub mod scripted;
 mod secret;
+mod stream;
 
 #[cfg(test)]
 mod testing;

@@ -1,5 +1,7 @@
 //! Keys of providers, kept out of everything that is shown.
 
+use super::provider::{ModelError, ModelErrorKind};
+use reqwest::header::{HeaderName, HeaderValue};
 use std::fmt;
 
 /// Keys are at least so long, in bytes.
@@ -19,6 +21,21 @@ impl Secret {
     /// The key itself, for a request header only.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+    /// A request header with `before` and the key, marked so that nothing prints it.
+    pub(super) fn header(
+        &self,
+        name: HeaderName,
+        before: &str,
+    ) -> Result<(HeaderName, HeaderValue), ModelError> {
+        let mut value = HeaderValue::from_str(&format!("{before}{}", self.0)).map_err(|_| {
+            ModelError::new(
+                ModelErrorKind::Credentials,
+                "the key holds characters that cannot be sent in a header",
+            )
+        })?;
+        value.set_sensitive(true);
+        Ok((name, value))
     }
     /// `text` without the key, should a provider repeat it in an error.
     pub fn scrub(&self, text: &str) -> String {

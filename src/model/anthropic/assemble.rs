@@ -3,9 +3,11 @@
 //! Owns the state between `message_start` and `message_stop`. Never does I/O. A stream is complete
 //! only with `message_stop`; until then there is nothing but partial text.
 
-use super::building::{Building, Malformed, Piece};
+use super::building::{Building, Piece};
 use super::failure::{self, ApiError};
-use crate::model::provider::{Delta, DeltaSink, ModelError, ModelErrorKind, ModelResponse, StopReason};
+use crate::model::calls::Malformed;
+use crate::model::provider::{Delta, DeltaSink, ModelError, ModelResponse, StopReason};
+use crate::model::stream::{self, Progress, nonsense, not_events};
 use crate::wire::block::{Block, BlockKind};
 use crate::wire::usage::Usage;
 use serde::Deserialize;
@@ -78,15 +80,6 @@ impl Tokens {
     }
 }
 
-/// Whether more is to come.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// Read on.
-    More,
-    /// `message_stop` was seen.
-    Complete,
-}
-
 /// The response so far.
 #[derive(Default)]
 pub(super) struct Assembler {
@@ -96,36 +89,11 @@ pub(super) struct Assembler {
     stop: Option<String>,
 }
 
-fn nonsense(what: &str, error: impl std::fmt::Display) -> ModelError {
-    ModelError::new(ModelErrorKind::Protocol, format!("the model provider sent {what}: {error}"))
-}
-
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
     serde_json::from_str(data).map_err(|e| nonsense("an event that cannot be read", e))
 }
 
 impl Assembler {
-    /// Takes the data of one event. Types that are not known (and `ping`) are passed over.
-    pub(super) fn event(&mut self, data: &str, sink: &dyn DeltaSink) -> Result<Progress, ModelError> {
-        match read::<Named>(data)?.kind.as_str() {
-            "message_start" => {
-                self.started = read::<MessageStart>(data)?.message;
-                self.started.usage.update(&mut self.usage);
-            }
-            "content_block_start" => self.begin(read(data)?, sink)?,
-            "content_block_delta" => self.add(&read(data)?, sink)?,
-            "message_delta" => {
-                let event: MessageDelta = read(data)?;
-                self.stop = event.delta.and_then(|d| d.stop_reason).or(self.stop.take());
-                event.usage.unwrap_or_default().update(&mut self.usage);
-            }
-            "message_stop" => return Ok(Progress::Complete),
-            "error" => return Err(failure::of_event(&read::<Failed>(data)?.error)),
-            _ => {}
-        }
-        Ok(Progress::More)
-    }
-
     fn begin(&mut self, event: BlockStart, sink: &dyn DeltaSink) -> Result<(), ModelError> {
         let block =
             Building::begin(event.content_block).map_err(|e| nonsense("a block that cannot be read", e))?;
@@ -150,16 +118,45 @@ impl Assembler {
         }
         Ok(())
     }
+}
 
-    /// The text that came so far.
-    pub(super) fn partial(&self) -> String {
+impl stream::Assembler for Assembler {
+    /// Types that are not known (and `ping`) are passed over.
+    fn event(&mut self, _: &str, data: &str, sink: &dyn DeltaSink) -> Result<Progress, ModelError> {
+        match read::<Named>(data)?.kind.as_str() {
+            "message_start" => {
+                self.started = read::<MessageStart>(data)?.message;
+                self.started.usage.update(&mut self.usage);
+            }
+            "content_block_start" => self.begin(read(data)?, sink)?,
+            "content_block_delta" => self.add(&read(data)?, sink)?,
+            "message_delta" => {
+                let event: MessageDelta = read(data)?;
+                self.stop = event.delta.and_then(|d| d.stop_reason).or(self.stop.take());
+                event.usage.unwrap_or_default().update(&mut self.usage);
+            }
+            "message_stop" => return Ok(Progress::Complete),
+            "error" => return Err(failure::of_event(&read::<Failed>(data)?.error)),
+            _ => {}
+        }
+        Ok(Progress::More)
+    }
+
+    fn whole(&mut self, body: &str, _: &dyn DeltaSink) -> Result<(), ModelError> {
+        Err(not_events("application/json", body))
+    }
+
+    fn is_whole(&self) -> bool {
+        false
+    }
+
+    fn partial(&self) -> String {
         let texts: Vec<&str> =
             self.blocks.iter().map(|(_, b)| b.text()).filter(|t| !t.trim().is_empty()).collect();
         texts.join("\n")
     }
 
-    /// The whole response, after [`Progress::Complete`].
-    pub(super) fn finish(self) -> Result<ModelResponse, ModelError> {
+    fn finish(self) -> Result<ModelResponse, ModelError> {
         let mut blocks: Vec<Block> = Vec::new();
         let mut malformed: Vec<Malformed> = Vec::new();
         for (_, building) in self.blocks {

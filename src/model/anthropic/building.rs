@@ -3,14 +3,12 @@
 //! Owns how pieces become a [`Block`]. Promises that thinking, signatures and tool inputs are kept as
 //! they were sent, and that blocks of types we do not know pass through.
 
+use crate::model::calls::{Malformed, is_object};
 use crate::wire::block::{Block, BlockKind, NotABlock};
 use crate::wire::open::RawMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::fmt::Write as _;
-
-/// A tool call whose input was no JSON object: call id and what the model wrote.
-pub(super) type Malformed = (String, String);
 
 /// A piece for display.
 pub(super) enum Piece {
@@ -132,10 +130,6 @@ fn finish_call(start: Block, input: String) -> Result<(Option<Block>, Option<Mal
     let block = with_input(&start, "{}")?;
     let id = block.as_tool_use().map(|call| call.id).unwrap_or_default();
     Ok((Some(block), Some((id, input))))
-}
-
-fn is_object(text: &str) -> bool {
-    serde_json::from_str::<RawMap>(text).is_ok()
 }
 
 /// The block with `input` in place of what it began with, its other members as they came.

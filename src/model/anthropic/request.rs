@@ -2,9 +2,10 @@
 //!
 //! Owns the order of fields and where cache markers go. Promises that two requests with the same
 //! prefix and the same first messages begin with the same bytes, markers aside, and that nothing is
-//! copied or encoded again but names and numbers.
+//! copied or encoded again but names and numbers. Blocks of other wires are left out.
 
 use crate::model::body::{self, Segments};
+use crate::model::foreign::is_foreign_to_messages;
 use crate::model::provider::{Anchor, ModelRequest, PromptPrefix, ToolDeclaration};
 use crate::wire::block::{Block, BlockKind, Role};
 use bytes::Bytes;
@@ -47,21 +48,23 @@ pub(super) fn segments(request: &ModelRequest) -> Segments {
     let mut out = Segments::default();
     head(&mut out, &request.prefix);
     let marked = marked(request);
+    let mut first = true;
     for (i, message) in request.messages.iter().enumerate() {
-        out.fixed(match (i, message.role) {
-            (0, Role::User) => r#"{"role":"user","content":["#,
-            (0, Role::Assistant) => r#"{"role":"assistant","content":["#,
-            (_, Role::User) => r#"]},{"role":"user","content":["#,
-            (_, Role::Assistant) => r#"]},{"role":"assistant","content":["#,
-        });
-        for (j, block) in message.blocks.iter().enumerate() {
-            if j > 0 {
-                out.fixed(",");
-            }
+        let own = message.blocks.iter().enumerate().filter(|(_, block)| !is_foreign_to_messages(block));
+        let mut open = false;
+        for (j, block) in own {
+            out.fixed(match (open, first, message.role) {
+                (true, ..) => ",",
+                (_, true, Role::User) => r#"{"role":"user","content":["#,
+                (_, true, Role::Assistant) => r#"{"role":"assistant","content":["#,
+                (_, false, Role::User) => r#"]},{"role":"user","content":["#,
+                (_, false, Role::Assistant) => r#"]},{"role":"assistant","content":["#,
+            });
+            (open, first) = (true, false);
             push_block(&mut out, body::block(block), marked.contains(&(i, j)));
         }
     }
-    out.fixed(if request.messages.is_empty() { "]}" } else { "]}]}" });
+    out.fixed(if first { "]}" } else { "]}]}" });
     out
 }
 
@@ -114,7 +117,7 @@ fn place(request: &ModelRequest, anchor: Anchor) -> Option<(usize, usize)> {
 
 /// Thinking may not be marked, and a block that came with a marker of its own keeps that one.
 fn may_carry_marker(block: &Block) -> bool {
-    block.kind() != BlockKind::Thinking && !has_own_marker(block)
+    block.kind() != BlockKind::Thinking && !is_foreign_to_messages(block) && !has_own_marker(block)
 }
 
 fn has_own_marker(block: &Block) -> bool {

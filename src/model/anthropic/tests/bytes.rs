@@ -161,6 +161,37 @@ fn a_message_of_thinking_alone_and_a_block_with_its_own_marker_get_none() {
     assert!(body.contains(&format!(r#"?"{MARKER}}}"#)), "{body}");
 }
 
+/// A conversation that began with another provider goes on here.
+#[test]
+fn blocks_of_other_wires_are_left_out() {
+    let parse = |raw: &str| Block::parse(raw).expect("block");
+    let reasoning = parse(r#"{"type":"reasoning","id":"rs_1","encrypted_content":"AAA"}"#);
+    let phase = parse(r#"{"type":"message_phase","phase":"commentary"}"#);
+    let unsigned = parse(r#"{"type":"thinking","thinking":"signature"}"#);
+    let signed = Block::thinking("hm", "");
+    let messages = [
+        user("a"),
+        ChatMessage::assistant(vec![unsigned.clone(), signed, reasoning.clone(), Block::text("b"), phase]),
+        user("c"),
+        ChatMessage::assistant(vec![reasoning, unsigned]),
+        user("d"),
+    ];
+    let mut request = request("a", 1, &messages);
+    request.anchors = vec![Anchor::end_of(1), Anchor::end_of(3)];
+    let body = text(&request);
+    let (_, conversation) = body.split_once(r#""messages":"#).expect("messages");
+    assert_eq!(
+        conversation.replace(MARKER, "^"),
+        concat!(
+            r#"[{"role":"user","content":[{"type":"text","text":"a"}]},"#,
+            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},"#,
+            r#"{"type":"text","text":"b"^}]},"#,
+            r#"{"role":"user","content":[{"type":"text","text":"c"}]},"#,
+            r#"{"role":"user","content":[{"type":"text","text":"d"}]}]}"#
+        )
+    );
+}
+
 /// Hundred forks of a large history must not be hundred copies of it.
 #[test]
 fn blocks_and_prefix_are_shared_by_pointer() {
