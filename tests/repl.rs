@@ -618,7 +618,7 @@ async fn child_that_is_watched() {
     let setup = Setup::new(cli.shared).expect("a setup");
     let prepared = Prepared::start().expect("starts");
     let plan = LeadPlan {
-        model: setup.model().expect("a model"),
+        model: setup.model().await.expect("a model"),
         title: TeamTitle::Session,
         resume: None,
         asks: AskPolicy::Deny,

@@ -56,7 +56,7 @@ pub async fn run(
     resume: Option<&SessionId>,
 ) -> Result<Option<ExitKind>, CliError> {
     let (started, since) = (Instant::now(), clock::now());
-    let model = setup.model()?;
+    let model = setup.model().await?;
     let (prompt, warning) = whole_prompt(flag)?;
     let mut signals = signals::listen()?;
     let printer = (format == OutputFormat::StreamJson).then(Printer::start).transpose()?;

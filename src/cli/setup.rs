@@ -9,6 +9,7 @@ use crate::agent::disk::Disk;
 use crate::model::connect::ConnectOptions;
 use crate::model::http::HttpClient;
 use crate::model::limiter::Limiter;
+use crate::model::ollama;
 use crate::model::registry::{ModelRef, ModelSetupError, choose};
 use crate::model::scripted::gates::Gates;
 use crate::store::paths::Paths;
@@ -59,11 +60,16 @@ impl Setup {
         self.loaded.settings.durability.unwrap_or_default()
     }
 
-    /// The main agent's model.
-    pub fn model(&self) -> Result<ModelRef, CliError> {
+    /// The main agent's model. Only when nothing names one is a running Ollama looked for.
+    pub async fn model(&self) -> Result<ModelRef, CliError> {
         let flag = self.shared.model.as_deref();
-        let chosen = choose(flag, self.environment.all(), &self.loaded.settings).map_err(no_model)?;
-        Ok(chosen.anchored(&self.cwd))
+        let chosen = match choose(flag, self.environment.all(), &self.loaded.settings) {
+            Err(ModelSetupError::NoModel) => {
+                ollama::running(&self.connect_options()).await.ok_or(ModelSetupError::NoModel)
+            }
+            chosen => chosen,
+        };
+        Ok(chosen.map_err(no_model)?.anchored(&self.cwd))
     }
 
     /// How models are reached.
@@ -85,7 +91,10 @@ pub fn no_model(error: ModelSetupError) -> CliError {
         ModelSetupError::NoModel => {
             (ExitKind::NoModel, "no_model", "`festoon demo` shows a team at work without one")
         }
-        ModelSetupError::NoKey(_) => (ExitKind::NoModel, "no_model", "set the key, or try `festoon demo`"),
+        ModelSetupError::NoKey(..) => (ExitKind::NoModel, "no_model", "set the key, or try `festoon demo`"),
+        ModelSetupError::Address(..) => {
+            (ExitKind::Usage, "usage", "OLLAMA_HOST and `baseUrl` take addresses like http://127.0.0.1:11434")
+        }
         ModelSetupError::Script(_) => {
             (ExitKind::Usage, "script", "docs/formats/script.md describes the format")
         }

@@ -1,7 +1,8 @@
 //! L1: language models. Owns requests as bytes, the wires, retries and prices; knows no agent.
 //!
-//! [`registry`] finds the model that a name means, [`connect`] a [`provider::ModelProvider`] for it; [`anthropic`] speaks a vendor's wire,
-//! [`scripted`] plays a file, [`retry`] and [`record`] wrap either.
+//! [`registry`] finds the model that a name means, [`connect`] a [`provider::ModelProvider`] for it;
+//! [`anthropic`] and [`openai`] speak the vendors' wires, [`ollama`] finds a local server, [`scripted`]
+//! plays a file, [`retry`] and [`record`] wrap any of them.
 
 pub mod anthropic;
 mod body;
@@ -11,6 +12,8 @@ mod foreign;
 pub mod http;
 mod idle;
 pub mod limiter;
+pub mod ollama;
+pub mod openai;
 pub mod prices;
 pub mod provider;
 pub mod record;

@@ -103,10 +103,13 @@ struct Entry {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct List {
     checked: String,
+    returns_reasoning: Vec<String>,
+    never_reasons: Vec<String>,
     anthropic: Option<Tiers>,
+    openai: Option<Tiers>,
     model: Vec<Entry>,
 }
 
@@ -124,18 +127,53 @@ pub fn anthropic_tiers() -> Option<&'static Tiers> {
     LIST.anthropic.as_ref()
 }
 
+/// The names behind the aliases of `openai:`, for the vendor's own models.
+pub fn openai_tiers() -> Option<&'static Tiers> {
+    LIST.openai.as_ref()
+}
+
+/// Whether the servers of a model want its earlier reasoning back in the chat wire's field for it.
+pub fn returns_reasoning(model: &str) -> bool {
+    has_part(model, &LIST.returns_reasoning)
+}
+
+/// Whether a model is known to refuse requests that ask for its reasoning.
+pub fn never_reasons(model: &str) -> bool {
+    has_part(model, &LIST.never_reasons)
+}
+
+fn has_part(model: &str, parts: &[String]) -> bool {
+    let model = model.to_lowercase();
+    parts.iter().any(|part| model.contains(part.as_str()))
+}
+
 fn entry(model: &str) -> Option<&'static Entry> {
     LIST.model.iter().find(|e| names(model, &e.name))
 }
 
 /// Whether `model` is the model `name`, alone or within a longer id (`us.anthropic.NAME-v1:0`,
-/// `NAME-20251001`), and not a later version of it.
+/// `openai/NAME`, `NAME-20251001`, `NAME-2026-11-17`), and not a later version of it. What follows a
+/// `gpt-` name (`-pro`, `-mini`) makes another model of it, with another price.
 fn names(model: &str, name: &str) -> bool {
     let Some(at) = model.find(name) else { return false };
-    let rest = &model[at + name.len()..];
-    let digits = rest.strip_prefix('-').unwrap_or(rest).chars().take_while(char::is_ascii_digit).count();
-    let version = rest.starts_with('.') || (digits > 0 && (digits < 8 || !rest.starts_with('-')));
-    !version
+    if model[..at].ends_with(|c: char| c.is_ascii_alphanumeric()) {
+        return false;
+    }
+    let rest = after_date(&model[at + name.len()..]);
+    let number = rest.strip_prefix('-').unwrap_or(rest).starts_with(|c: char| c.is_ascii_digit());
+    let variant = name.starts_with("gpt-") && rest.starts_with('-');
+    !(rest.starts_with('.') || number || variant)
+}
+
+/// What follows a date (`-20251001`, `-2026-11-17`) at the beginning of `rest`; all of it without one.
+fn after_date(rest: &str) -> &str {
+    let fits = |form: &str| {
+        let (date, after) = rest.split_at_checked(form.len())?;
+        let same = |(c, f): (u8, u8)| if f == b'd' { c.is_ascii_digit() } else { c == f };
+        let whole = !after.starts_with(|c: char| c.is_ascii_digit());
+        (whole && date.bytes().zip(form.bytes()).all(same)).then_some(after)
+    };
+    fits("-dddddddd").or_else(|| fits("-dddd-dd-dd")).unwrap_or(rest)
 }
 
 /// What is known of a model, by its name at its provider.
@@ -212,9 +250,10 @@ mod tests {
     fn the_shipped_list_is_read_and_its_aliases_are_in_it() {
         let list: List = toml::from_str(include_str!("models.toml")).expect("models.toml");
         assert_eq!(checked(), "2026-11-30");
-        let tiers = list.anthropic.expect("aliases");
-        for name in ["strong", "default", "fast", "opus", "sonnet", "haiku"] {
-            assert!(facts(tiers.get(name).expect(name)).known, "{name}");
+        for tiers in [list.anthropic.expect("aliases"), list.openai.expect("aliases")] {
+            for name in ["strong", "default", "fast", "opus", "sonnet", "haiku"] {
+                assert!(facts(tiers.get(name).expect(name)).known, "{name}");
+            }
         }
         for entry in &list.model {
             let found = super::entry(&entry.name).expect("itself");
@@ -240,6 +279,15 @@ mod tests {
             ("claude-opus-5.7", None),
             ("claude-opus-51", None),
             ("something-else", None),
+            ("openai:gpt-6.2-astra", Some(16.0)),
+            ("openai:openai/gpt-6.2-sol", Some(4.0)),
+            ("gpt-6.1-sol-2026-09-29", Some(4.0)),
+            ("gpt-6-sol", Some(4.0)),
+            ("gpt-6-sol-pro", None),
+            ("gpt-6-sol-2", None),
+            ("gpt-6.3-sol", None),
+            ("not-a-gpt-6-luna", Some(0.2)),
+            ("notgpt-6-luna", None),
             ("scripted:demo.toml", Some(0.0)),
             ("scripted", Some(0.0)),
             ("ollama:any:7b", Some(0.0)),
@@ -256,6 +304,20 @@ mod tests {
         let haiku = |u: Usage| cost("claude-haiku-5-5", &u).0.expect("known");
         assert!((haiku(usage(100_000, 1_000_000, 0, 0)) - 0.51).abs() < 1e-9);
         assert!((haiku(usage(0, 1_000_000, 0, 100_001)) - (2.5 + 0.05 * 0.100_001)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn openai_prices_have_a_second_step() {
+        let sol = |u: Usage| cost("openai:gpt-6.2-sol", &u).0.expect("known");
+        assert!((sol(usage(100_000, 100_000, 72_000, 100_000)) - (0.2 + 1.0 + 0.18 + 0.01)).abs() < 1e-9);
+        assert!((sol(usage(172_001, 100_000, 0, 100_000)) - (0.688_004 + 1.5 + 0.02)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn models_are_told_apart_by_what_they_do_with_reasoning() {
+        assert!(returns_reasoning("deepseek/DeepSeek-V4-Pro") && returns_reasoning("kimi-k3"));
+        assert!(!returns_reasoning("qwen3:8b") && !returns_reasoning("gpt-6.2-sol"));
+        assert!(never_reasons("gpt-4.1-mini") && !never_reasons("gpt-6.2-sol") && !never_reasons("qwen3"));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct PromptPrefix {
     pub tools: Arc<str>,
     /// The system prompt, serialized for the wire (Messages API: one text block without cache marker).
     pub system: Arc<str>,
-    /// Bound of the answer, in tokens.
+    /// Bound of the answer, in tokens; 0 leaves it to the provider.
     pub max_output_tokens: u32,
     /// The wire's thinking setting, serialized; `None` leaves it out.
     pub thinking: Option<Arc<str>>,

@@ -8,7 +8,7 @@
 mod tests;
 
 use super::anthropic::{Credentials, Secret};
-use super::prices::anthropic_tiers;
+use super::prices::{Tiers, anthropic_tiers, openai_tiers};
 use super::script::ScriptError;
 use crate::wire::settings::Settings;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,10 @@ use std::str::FromStr;
 
 /// Aliases may point at aliases, this deep.
 const ALIAS_DEPTH: usize = 8;
+/// How models are written.
+const KNOWN: &str = "anthropic:NAME, openai:NAME, ollama:NAME, scripted:FILE";
+/// How the names of OpenAI's models begin.
+const OPENAI_NAMES: [&str; 3] = ["gpt-", "o3", "o4-"];
 /// What an agent definition writes for its parent's model.
 pub const INHERIT: &str = "inherit";
 
@@ -27,19 +31,34 @@ pub const INHERIT: &str = "inherit";
 pub enum Provider {
     /// The Messages API.
     Anthropic,
+    /// OpenAI, or any server that is like it.
+    OpenAi,
+    /// A local server of models.
+    Ollama,
     /// A script.
     Scripted,
 }
 
 impl Provider {
     /// All there are.
-    pub const ALL: [Self; 2] = [Self::Anthropic, Self::Scripted];
+    pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAi, Self::Ollama, Self::Scripted];
 
     /// Its name before the colon.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::Ollama => "ollama",
             Self::Scripted => "scripted",
+        }
+    }
+
+    /// The models behind the names of tiers. A provider that has none serves what it was given.
+    fn tiers(self) -> Option<&'static Tiers> {
+        match self {
+            Self::Anthropic => anthropic_tiers(),
+            Self::OpenAi => openai_tiers(),
+            Self::Ollama | Self::Scripted => None,
         }
     }
 }
@@ -58,26 +77,40 @@ pub struct ModelRef {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelSetupError {
     /// The name says nothing.
-    #[error("`{0}` names no model: write PROVIDER:NAME (anthropic:NAME, scripted:FILE) or an alias ({1})")]
+    #[error("`{0}` names no model: write PROVIDER:NAME ({KNOWN}) or an alias ({1})")]
     Name(String, String),
     /// The provider is not one of ours.
-    #[error("`{0}`: there is no provider `{1}` (known: anthropic:NAME, scripted:FILE)")]
+    #[error("`{0}`: there is no provider `{1}` (known: {KNOWN})")]
     Provider(String, String),
     /// Aliases that point at each other.
     #[error("the alias `{0}` leads to itself")]
     AliasLoop(String),
-    /// Nobody named a model and no key is set.
+    /// Nobody named a model, no key is set, and no Ollama was found.
     #[error(
-        "no model to talk to: set ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN), name one with --model \
-         PROVIDER:NAME, FESTOON_MODEL or the setting `model`, or look around offline with `festoon demo`"
+        "no model to talk to: set ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN) or OPENAI_API_KEY, start \
+         Ollama, name one with --model PROVIDER:NAME, FESTOON_MODEL or the setting `model`, or look around \
+         offline with `festoon demo`"
     )]
     NoModel,
     /// The provider needs a key.
-    #[error("`{0}` needs ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and neither is set")]
-    NoKey(String),
+    #[error("`{0}` needs {missing}", missing = missing(*.1))]
+    NoKey(String, Provider),
+    /// The provider's address is none.
+    #[error("`{0}`: the address {1:?} of its server cannot be read")]
+    Address(String, String),
     /// The script is missing or wrong.
     #[error(transparent)]
     Script(#[from] ScriptError),
+}
+
+/// What a provider cannot be reached without.
+fn missing(provider: Provider) -> &'static str {
+    match provider {
+        Provider::OpenAi => {
+            "OPENAI_API_KEY, which is not set (a server of your own may need none: set OPENAI_BASE_URL)"
+        }
+        _ => "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and neither is set",
+    }
 }
 
 impl fmt::Display for ModelRef {
@@ -126,7 +159,7 @@ impl ModelRef {
                 let path = directory.join(&self.name);
                 Self { name: path.to_string_lossy().into_owned(), ..self }
             }
-            Provider::Anthropic => self,
+            Provider::Anthropic | Provider::OpenAi | Provider::Ollama => self,
         }
     }
 }
@@ -149,8 +182,9 @@ impl Names {
     }
 
     /// What `text` means to an agent whose parent (or session) has the model `parent`: nothing and
-    /// `inherit` are the parent's; an alias is that of the parent's provider, where a script plays all
-    /// of them itself; `provider:name` is as written; any other name is one of the parent's provider.
+    /// `inherit` are the parent's; an alias is that of the parent's provider; `provider:name` is as
+    /// written; any other name is one of the parent's provider. Where only the parent's own model is
+    /// known to be there (a script, Ollama, a server that is like OpenAI), an alias means that one.
     pub fn resolve(&self, text: &str, parent: &ModelRef) -> Result<ModelRef, ModelSetupError> {
         let text = self.expand(text)?;
         if text.is_empty() || text == INHERIT {
@@ -163,7 +197,8 @@ impl Names {
         }
         Ok(match parent.provider {
             Provider::Scripted => parent.clone(),
-            Provider::Anthropic => tiered(ModelRef { provider: Provider::Anthropic, name: text }),
+            Provider::OpenAi | Provider::Ollama if is_tier(&text) && !is_of_openai(parent) => parent.clone(),
+            provider => tiered(ModelRef { provider, name: text }),
         })
     }
 
@@ -174,14 +209,16 @@ impl Names {
         if text.contains(':') {
             return text.parse().map(tiered);
         }
-        let tier = anthropic_tiers().and_then(|t| t.get(&text)).is_some();
-        if tier {
+        if is_tier(&text) {
             let provider = first.ok_or(ModelSetupError::NoModel)?;
             return Ok(tiered(ModelRef { provider, name: text }));
         }
         // A bare name that only one vendor has.
         if text.starts_with("claude-") {
             return Ok(ModelRef { provider: Provider::Anthropic, name: text });
+        }
+        if OPENAI_NAMES.iter().any(|begin| text.starts_with(begin)) {
+            return Ok(ModelRef { provider: Provider::OpenAi, name: text });
         }
         Err(ModelSetupError::Name(text, tier_names()))
     }
@@ -200,13 +237,19 @@ impl Names {
     }
 }
 
+/// Whether a name is an alias that ships.
+fn is_tier(name: &str) -> bool {
+    Provider::ALL.iter().any(|provider| provider.tiers().and_then(|t| t.get(name)).is_some())
+}
+
+/// Whether a model is one of the vendor's, by its own name for it.
+fn is_of_openai(model: &ModelRef) -> bool {
+    model.provider == Provider::OpenAi && OPENAI_NAMES.iter().any(|begin| model.name.starts_with(begin))
+}
+
 /// With a tier's name (`anthropic:fast`) replaced by the model behind it.
 fn tiered(model: ModelRef) -> ModelRef {
-    let behind = match model.provider {
-        Provider::Anthropic => anthropic_tiers().and_then(|t| t.get(&model.name)),
-        Provider::Scripted => None,
-    };
-    match behind {
+    match model.provider.tiers().and_then(|t| t.get(&model.name)) {
         Some(name) => ModelRef { name: name.to_owned(), ..model },
         None => model,
     }
@@ -218,13 +261,15 @@ pub(super) fn set<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&
 }
 
 /// The main agent's model: `--model`, else `FESTOON_MODEL`, else the setting, else the default of the
-/// first provider whose key is set (contract §3).
+/// first provider whose key is set (contract §3). With [`ModelSetupError::NoModel`] it is worth looking
+/// for a running Ollama; see [`super::ollama::running`].
 pub fn choose(
     flag: Option<&str>,
     env: &BTreeMap<String, String>,
     settings: &Settings,
 ) -> Result<ModelRef, ModelSetupError> {
-    let first = credentials(env).map(|_| Provider::Anthropic);
+    let openai = || openai_key(env).map(|_| Provider::OpenAi);
+    let first = credentials(env).map(|_| Provider::Anthropic).or_else(openai);
     let named = flag.or_else(|| set(env, "FESTOON_MODEL")).or(settings.model.as_deref());
     Names::new(&settings.aliases).resolve_first(named.unwrap_or("default"), first)
 }
@@ -235,4 +280,9 @@ pub(super) fn credentials(env: &BTreeMap<String, String>) -> Option<Credentials>
     secret("ANTHROPIC_API_KEY")
         .map(Credentials::ApiKey)
         .or_else(|| secret("ANTHROPIC_AUTH_TOKEN").map(Credentials::Bearer))
+}
+
+/// OpenAI's key.
+pub(super) fn openai_key(env: &BTreeMap<String, String>) -> Option<Secret> {
+    set(env, "OPENAI_API_KEY").and_then(Secret::new)
 }

@@ -1,4 +1,4 @@
-//! Parts that tests of models share: a local Messages API server that reads strictly and can pace, cut
+//! Parts that tests of models share: a local server of all wires that reads strictly and can pace, cut
 //! and stall its stream at any byte, conversations, and a sink that remembers.
 
 mod server;

@@ -60,6 +60,19 @@ pub struct PriceSettings {
 pub struct ProviderSettings {
     /// Instead of the vendor's address.
     pub base_url: Option<String>,
+    /// What `openai` and `ollama` speak; when left out, `responses` at the vendor's own address and
+    /// `chat` everywhere else.
+    pub wire: Option<OpenAiWire>,
+}
+
+/// The two wires of OpenAI and of servers that are like it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OpenAiWire {
+    /// Chat completions.
+    Chat,
+    /// Responses, in their stateless form.
+    Responses,
 }
 
 /// Rules and mode.

@@ -49,7 +49,7 @@ pub async fn run(
     resume: Option<SessionId>,
 ) -> Result<Option<ExitKind>, CliError> {
     let since = clock::now();
-    let model = setup.model()?;
+    let model = setup.model().await?;
     // Before the line editor, which puts its own handler above ours while it reads.
     let signals = signals::listen()?;
     let console = Console::open(&setup.paths)?;

@@ -15,14 +15,17 @@ fn names_are_read_and_bad_ones_are_explained() {
     assert_eq!(model("anthropic:us.claude:0").name, "us.claude:0");
     assert_eq!(model(" scripted:/a b.toml ").to_string(), "scripted:/a b.toml");
     for (text, want) in [
-        ("nope:x", "`nope:x`: there is no provider `nope` (known: anthropic:NAME, scripted:FILE)"),
+        (
+            "nope:x",
+            "`nope:x`: there is no provider `nope` (known: anthropic:NAME, openai:NAME, ollama:NAME, scripted:FILE)",
+        ),
         (
             "opsu",
-            "`opsu` names no model: write PROVIDER:NAME (anthropic:NAME, scripted:FILE) or an alias (default, fable, fast, haiku, opus, sonnet, strong)",
+            "`opsu` names no model: write PROVIDER:NAME (anthropic:NAME, openai:NAME, ollama:NAME, scripted:FILE) or an alias (default, fable, fast, haiku, opus, sonnet, strong)",
         ),
         (
             "anthropic:",
-            "`anthropic:` names no model: write PROVIDER:NAME (anthropic:NAME, scripted:FILE) or an alias (default, fable, fast, haiku, opus, sonnet, strong)",
+            "`anthropic:` names no model: write PROVIDER:NAME (anthropic:NAME, openai:NAME, ollama:NAME, scripted:FILE) or an alias (default, fable, fast, haiku, opus, sonnet, strong)",
         ),
     ] {
         assert_eq!(text.parse::<ModelRef>().expect_err(text).to_string(), want);
@@ -45,6 +48,14 @@ fn the_first_source_that_names_a_model_wins() {
     assert_eq!(ok(None, &[("ANTHROPIC_AUTH_TOKEN", "k")], &none), "anthropic:claude-sonnet-5-5");
     assert_eq!(ok(Some("strong"), &[key], &none), "anthropic:claude-opus-5-5");
     assert_eq!(ok(Some("claude-x"), &[], &none), "anthropic:claude-x");
+    let openai = ("OPENAI_API_KEY", "k");
+    assert_eq!(ok(None, &[openai], &none), "openai:gpt-6.2-sol");
+    assert_eq!(ok(Some("haiku"), &[openai], &none), "openai:gpt-6-luna");
+    assert_eq!(ok(None, &[openai, key], &none), "anthropic:claude-sonnet-5-5");
+    assert_eq!(ok(Some("gpt-x"), &[], &none), "openai:gpt-x");
+    assert_eq!(ok(Some("openai:strong"), &[], &none), "openai:gpt-6.2-astra");
+    assert_eq!(ok(Some("ollama:qwen3:8b"), &[], &none), "ollama:qwen3:8b");
+    assert_eq!(choose(Some("fast"), &env(&[]), &none), Err(ModelSetupError::NoModel));
     assert_eq!(choose(None, &env(&[("ANTHROPIC_API_KEY", "")]), &none), Err(ModelSetupError::NoModel));
     assert!(ModelSetupError::NoModel.to_string().contains("festoon demo"));
 }
@@ -60,6 +71,9 @@ fn aliases_follow_the_parents_provider() {
     ]));
     let claude = model("anthropic:claude-opus-5");
     let script = model("scripted:/s.toml");
+    let gpt = model("openai:gpt-6.2-sol");
+    let own = model("openai:qwen3-coder");
+    let local = model("ollama:qwen3:8b");
     for (text, parent, want) in [
         ("inherit", &claude, "anthropic:claude-opus-5"),
         ("", &claude, "anthropic:claude-opus-5"),
@@ -72,6 +86,14 @@ fn aliases_follow_the_parents_provider() {
         ("fast", &script, "scripted:/s.toml"),
         ("claude-opus-5", &script, "scripted:/s.toml"),
         ("scripted:/t.toml", &claude, "scripted:/t.toml"),
+        ("fast", &gpt, "openai:gpt-6-luna"),
+        ("opus", &gpt, "openai:gpt-6.2-astra"),
+        ("gpt-x", &gpt, "openai:gpt-x"),
+        // What such a server has beside the parent's model, nobody knows.
+        ("fast", &own, "openai:qwen3-coder"),
+        ("sonnet", &local, "ollama:qwen3:8b"),
+        ("llama:70b", &local, "ollama:llama:70b"),
+        ("openai:fast", &local, "openai:gpt-6-luna"),
     ] {
         assert_eq!(names.resolve(text, parent).expect(text).to_string(), want, "{text}");
     }
@@ -84,4 +106,5 @@ fn scripts_are_anchored() {
     assert_eq!(at("scripted:a/b.toml"), "scripted:/w/a/b.toml");
     assert_eq!(at("scripted:/b.toml"), "scripted:/b.toml");
     assert_eq!(at("anthropic:x"), "anthropic:x");
+    assert_eq!(at("ollama:x/y"), "ollama:x/y");
 }

@@ -1,6 +1,7 @@
-//! A Messages API server on 127.0.0.1 for tests.
+//! A server of the vendors' APIs on 127.0.0.1 for tests.
 
 mod history;
+mod openai;
 
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
@@ -127,7 +128,10 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::
         .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
         .collect();
     // Without a length the body would have been sent in chunks: not what a sized body is for.
-    let length: usize = headers.get("content-length").and_then(|v| v.parse().ok()).expect("a content-length");
+    let length: usize = match headers.get("content-length") {
+        None if line.starts_with("GET ") => 0,
+        length => length.and_then(|v| v.parse().ok()).expect("a content-length"),
+    };
     while buffer.len() < head_end + length {
         if stream.read_buf(buffer).await? == 0 {
             return Ok(None);
@@ -135,7 +139,14 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::
     }
     let body = buffer[head_end..head_end + length].to_vec();
     buffer.drain(..head_end + length);
-    let refused = history::refuse(&headers, &body).err();
+    let path = line.split(' ').nth(1).unwrap_or_default();
+    let checked = match path {
+        _ if line.starts_with("GET ") => Ok(()),
+        _ if path.ends_with("/chat/completions") => openai::refuse_chat(&body),
+        _ if path.ends_with("/responses") => openai::refuse_responses(&body),
+        _ => history::refuse(&headers, &body),
+    };
+    let refused = checked.err();
     Ok(Some(Seen { line, headers, body, refused }))
 }
 
