@@ -113,20 +113,24 @@ impl Place {
         self.home().join("teams").join(team)
     }
 
-    /// The panes of all tmux servers of this place.
-    fn panes(&self) -> String {
+    /// Says something to each tmux server of this place; what they answer.
+    fn tmux(&self, args: &[&str]) -> String {
         let sockets = fs::read_dir(self.dir.path())
             .expect("sockets")
             .flatten()
             .filter(|entry| entry.file_name().to_string_lossy().starts_with("tmux-"));
-        let mut panes = String::new();
+        let mut said = String::new();
         for socket in sockets.flat_map(|dir| fs::read_dir(dir.path()).into_iter().flatten().flatten()) {
-            let mut list = Command::new("tmux");
-            list.arg("-S").arg(socket.path()).args(["list-panes", "-a"]).env_clear().envs(&self.env);
-            let listed = list.output().expect("tmux runs");
-            panes.push_str(&String::from_utf8_lossy(&listed.stdout));
+            let mut tmux = Command::new("tmux");
+            tmux.arg("-S").arg(socket.path()).args(args).env_clear().envs(&self.env);
+            said.push_str(&String::from_utf8_lossy(&tmux.output().expect("tmux runs").stdout));
         }
-        panes
+        said
+    }
+
+    /// The panes of all tmux servers of this place.
+    fn panes(&self) -> String {
+        self.tmux(&["list-panes", "-a"])
     }
 
     /// A headless leader that plays a script, with more arguments.
@@ -137,6 +141,13 @@ impl Place {
         let child =
             self.command(&[&args, more].concat()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         Leader { place: self, child: Some(child.expect("starts")) }
+    }
+}
+
+impl Drop for Place {
+    /// Workers outlive their leader by design; a test that failed half-way must not leave them.
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
     }
 }
 
