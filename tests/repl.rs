@@ -256,6 +256,38 @@ fn the_line_being_typed_survives_all_output_and_is_delivered_at_the_next_round()
     assert_eq!(fs::read_to_string(place.path("home/history.jsonl")).expect("history"), "\"half a line\"\n");
 }
 
+#[test]
+fn a_line_over_several_rows_survives_output_and_is_joined_by_backslashes() {
+    let place = Place::new(
+        r#"
+        [[rule]]
+        contains = "begin"
+        reply = [{ text = "first row\n" }, { gate = "more" }, { text = "second row\nthird row\n" }, { gate = "end" }]
+        [[rule]]
+        contains = "teammate-message"
+        reply = [{ text = "Your last line: {{mail:user | last 1}}" }]
+        "#,
+    );
+    let terminal = Terminal::repl(&place, &["begin"], (40, 20), &[]);
+    terminal.shows("first row");
+    let long = "0123456789 ".repeat(5);
+    terminal.text(&long);
+    terminal.line("\\");
+    terminal.text("the second line");
+    let typed = format!("> {}\\ the second line", long);
+    let joined = |s: &str| s.split_whitespace().collect::<Vec<_>>().join(" ");
+    terminal.until("two lines", |s| joined(s).ends_with(&joined(&typed)));
+    place.open("more");
+    let above = format!("first row second row third row {typed}");
+    terminal.until("rows above them", |s| joined(s).ends_with(&joined(&above)));
+    terminal.key("Enter");
+    terminal.shows("user → team-lead: 0123456789");
+    place.open("end");
+    terminal.shows("Your last line: the second line");
+    terminal.key("C-d");
+    terminal.ended(0);
+}
+
 const TWO_ASKS: &str = r#"
     [[rule]]
     contains = "begin"
