@@ -36,11 +36,11 @@ pub fn dialog(ask: &Ask, color: Option<&str>, place: Place, columns: usize) -> V
     for (mark, text) in parts(ask) {
         let style = mark.style();
         for line in clean(&text).lines() {
-            action.extend(
-                rows(line, room - 2)
-                    .into_iter()
-                    .map(|row| format!("{bar}{style}{} {row}{style:#}", mark.sign())),
-            );
+            // The sign stands where a line of the text begins, not where the terminal's width broke it.
+            action.extend(rows(line, room - 2).into_iter().enumerate().map(|(i, row)| {
+                let sign = if i == 0 { mark.sign() } else { ' ' };
+                format!("{bar}{style}{sign} {row}{style:#}")
+            }));
         }
     }
     let hidden = action.len().saturating_sub(MAX_ROWS);
@@ -222,6 +222,7 @@ mod tests {
     fn long_input_is_wrapped_and_says_what_is_missing() {
         let shown = plain(&ask("Bash", json!({"command": "漢".repeat(2000)})), 40);
         assert!(shown.contains("more rows: festoon ask show a1"), "{shown}");
+        assert_eq!(shown.matches('$').count(), 1, "one line has one sign: {shown}");
         assert!(shown.lines().all(|l| super::super::text::width(l) <= 60), "{shown}");
     }
 }

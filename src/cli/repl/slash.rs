@@ -68,8 +68,8 @@ pub fn help() -> Vec<String> {
     lines.extend(
         [
             "  @name …  mail to a teammate",
-            "  y s p n  answer the ask that is shown: yes once, for the session, for the project, no;",
-            "           what follows goes to the agent as a note",
+            "  y s p n  answer the ask that is shown: yes once, for the session, for the",
+            "           project, no; what follows goes to the agent as a note",
             "  …\\       a backslash at the end: the text goes on in the next line",
             "  Esc      interrupts the agent; Ctrl-C too, and twice asks to leave",
             "What you type while the agent works is delivered before its next step.",
