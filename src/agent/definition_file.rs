@@ -8,6 +8,7 @@
 mod tests;
 
 use crate::model::registry::INHERIT;
+use crate::policy::rule::split_list;
 use crate::wire::definition::{AgentDefinition, ToolChoice};
 use crate::wire::ids::MAX_NAME_CHARS;
 use crate::wire::permission::PermissionMode;
@@ -236,7 +237,7 @@ fn name(text: &str) -> Result<String, String> {
 fn names(field: &Field) -> Result<Vec<String>, Wrong> {
     let key = &field.key;
     let list: Vec<String> = match &field.value {
-        Value::String(text) => split(text),
+        Value::String(text) => split_list(text),
         Value::Array(list) => list
             .iter()
             .map(|entry| match entry.as_str() {
@@ -250,19 +251,6 @@ fn names(field: &Field) -> Result<Vec<String>, Wrong> {
         return wrong(field.line, format!("`{key}` holds an empty name"));
     }
     Ok(list)
-}
-
-fn split(text: &str) -> Vec<String> {
-    let mut depth = 0_u32;
-    let between = |c: char| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    };
-    text.split(between).map(|name| name.trim().to_owned()).collect()
 }
 
 fn choice(names: Vec<String>) -> ToolChoice {

@@ -6,6 +6,7 @@ pub mod build;
 pub mod context;
 pub mod core;
 pub mod definition_file;
+pub mod definition_sources;
 pub mod definitions;
 pub mod disk;
 pub mod events;

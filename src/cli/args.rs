@@ -89,6 +89,12 @@ pub struct Shared {
     /// Names the session; must be new.
     #[arg(long, global = true, value_name = "ID")]
     pub session_id: Option<String>,
+    /// The kind of agent that the main agent is.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Kinds of agents for this session, as JSON: {"name": {"description": "…", "prompt": "…"}}.
+    #[arg(long, global = true, value_name = "JSON")]
+    pub agents: Option<String>,
     /// Instead of the built-in system prompt.
     #[arg(long, global = true, value_name = "TEXT")]
     pub system_prompt: Option<String>,

@@ -6,6 +6,7 @@ use super::error::CliError;
 use super::setup::{Setup, no_model};
 use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, Tier, spawn_in};
+use crate::agent::definition_sources::discover;
 use crate::agent::definitions::{self, Definitions};
 use crate::agent::events::{Fan, Observer};
 use crate::agent::first::Known;
@@ -160,7 +161,7 @@ fn flag_rules(setup: &Setup) -> Result<Vec<Rule>, CliError> {
     ];
     let mut rules = Vec::new();
     for (behavior, texts, flag) in lists {
-        for text in texts.iter().flat_map(|t| split_rules(t)) {
+        for text in texts.iter().flat_map(|t| rule::split_list(t)).filter(|t| !t.is_empty()) {
             rule::check(&text).map_err(|e| {
                 CliError::usage(format!("{flag} {text:?}: {e}"), "for example Bash(git log:*)")
             })?;
@@ -168,23 +169,6 @@ fn flag_rules(setup: &Setup) -> Result<Vec<Rule>, CliError> {
         }
     }
     Ok(rules)
-}
-
-fn split_rules(text: &str) -> Vec<String> {
-    let mut rules = vec![String::new()];
-    let mut depth = 0_u32;
-    for c in text.chars() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        match rules.last_mut() {
-            Some(last) if c != ',' || depth > 0 => last.push(c),
-            _ => rules.push(String::new()),
-        }
-    }
-    rules.into_iter().map(|r| r.trim().to_owned()).filter(|r| !r.is_empty()).collect()
 }
 
 fn teammate_mode(setup: &Setup) -> Result<TeammateMode, CliError> {
@@ -306,6 +290,16 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let full = plan.model.to_string();
     Connections::new(setup.connect_options()).get(&plan.model).map_err(no_model)?;
     let mode = permission_mode(setup, plan.default_mode)?;
+    let discovery = discover(&setup.paths.user_agents(), &setup.cwd, setup.shared.agents.as_deref());
+    if let Some(why) = discovery.errors.iter().find(|e| e.starts_with("--agents: ")) {
+        return Err(CliError::usage(
+            why.clone(),
+            r#"for example {"reviewer": {"description": "…", "prompt": "…"}}"#,
+        ));
+    }
+    let mut definitions_here = plan.definitions;
+    definitions_here.extend(discovery.definitions());
+    let definition = main_definition(setup, &Definitions::new(definitions_here.clone()))?;
     let mut rules = flag_rules(setup)?;
     rules.extend(setup.loaded.rules.iter().cloned());
     rules.extend(plan.rules);
@@ -331,7 +325,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let mut observers: Vec<Arc<dyn Observer>> = vec![reporters.clone()];
     observers.extend(plan.observers);
     let kit = Arc::new(Kit::new(tools::all()));
-    let definitions = Definitions::new(plan.definitions);
+    let definitions = Definitions::new(definitions_here);
     let runtime =
         make_runtime(setup, Arc::clone(&kit), definitions, Arc::new(Fan(observers)), team.name.as_str());
 
@@ -375,10 +369,6 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let mailbox = Arc::new(FileMailbox::new(team.clone(), AgentName::team_lead(), 1, None));
     let port: Arc<dyn Mailbox> = mailbox.clone();
     let output_dir = project.output_dir(&id);
-    let mut definition = definitions::main_agent();
-    if let Some(text) = &setup.shared.system_prompt {
-        definition.system_prompt.clone_from(text);
-    }
     let run_id = RunId::generate();
     let agent_plan = AgentPlan {
         context: context.clone(),
@@ -406,6 +396,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     drop(spawn_in(&context, Arc::clone(&reporter).flush(stop.clone())));
     let lead = Lead::new(built.agent, mailbox, supervisor, reporter, &stop);
     let mut warnings = setup.loaded.warnings.clone();
+    warnings.extend(discovery.errors.into_iter().chain(discovery.warnings));
     warnings.extend(built.notices);
     let taken_over = if takes_over { lead.supervisor.take_over(&runtime).await } else { Vec::new() };
     Ok(Session {
@@ -463,6 +454,24 @@ async fn claim_session(setup: &Setup, id: &SessionId, resumes: bool) -> Result<(
         ));
     }
     Ok(())
+}
+
+/// What the main agent runs: its own definition, or the one that `--agent` names.
+fn main_definition(setup: &Setup, definitions: &Definitions) -> Result<AgentDefinition, CliError> {
+    let mut definition = match &setup.shared.agent {
+        None => definitions::main_agent(),
+        Some(name) => definitions.get(name).cloned().ok_or_else(|| {
+            let names = definitions.names().join(", ");
+            CliError::usage(
+                format!("--agent {name}: there is no such kind of agent"),
+                format!("one of {names}"),
+            )
+        })?,
+    };
+    if let Some(text) = &setup.shared.system_prompt {
+        definition.system_prompt.clone_from(text);
+    }
+    Ok(definition)
 }
 
 fn lead_context(setup: &Setup, team: &Team, id: &SessionId) -> AgentContext {
@@ -539,23 +548,19 @@ pub async fn worker(
     let mut all: Vec<Arc<dyn Observer>> = vec![reporters.clone()];
     all.extend(observers);
     let kit = Arc::new(Kit::new(tools::all()));
-    let runtime =
-        make_runtime(setup, kit, Definitions::new(Vec::new()), Arc::new(Fan(all)), team.name.as_str());
+    // A kind that only this session knows was resolved by the leader before it got here.
+    let discovery = discover(&setup.paths.user_agents(), &setup.cwd, None);
+    let runtime = make_runtime(
+        setup,
+        kit,
+        Definitions::new(discovery.definitions()),
+        Arc::new(Fan(all)),
+        team.name.as_str(),
+    );
     let what = setup.loaded.settings.orphaned_workers;
     let watch =
         orphan::watch(team.clone(), spec.name.clone(), spec.incarnation, what, control.cancel.clone());
     drop(spawn_in(&teammate::context(&spec), watch));
     let host = Host { runtime, team, reporters, asks: AskRoute::Mail };
     Ok(teammate::run(host, spec, control).await)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_are_separated_by_commas_outside_parentheses() {
-        assert_eq!(split_rules("Read, Bash(git log:*,x),Edit(a)"), ["Read", "Bash(git log:*,x)", "Edit(a)"]);
-        assert_eq!(split_rules(" ,"), Vec::<String>::new());
-    }
 }

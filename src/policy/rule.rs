@@ -31,6 +31,21 @@ pub fn check(rule: &str) -> Result<(), RuleError> {
     Parsed::new(rule).map(drop)
 }
 
+/// The entries of a list of rules or tools: separated by commas outside parentheses, trimmed; an
+/// empty one stays, so that whoever reads the list can say so.
+pub fn split_list(text: &str) -> Vec<String> {
+    let mut depth = 0_u32;
+    let between = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    text.split(between).map(|entry| entry.trim().to_owned()).collect()
+}
+
 /// A rule that was understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parsed {
@@ -200,6 +215,12 @@ pub(super) fn host(url: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_are_split_outside_parentheses() {
+        assert_eq!(split_list("Read, Bash(git log:*,x),Edit(a)"), ["Read", "Bash(git log:*,x)", "Edit(a)"]);
+        assert_eq!(split_list(" ,"), ["", ""]);
+    }
 
     #[test]
     fn malformed_rules_say_what_is_wrong() {

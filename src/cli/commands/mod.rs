@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+pub mod agents;
 pub mod ask;
 pub mod demo;
 pub mod doctor;
@@ -35,6 +36,8 @@ pub enum Command {
     Inbox(inbox::Args),
     /// Shows what agents ask, and answers.
     Ask(ask::Args),
+    /// Shows the kinds of agents there are, and checks their files.
+    Agents(agents::Args),
     /// Reads transcripts.
     Log(log::Args),
     /// Says what works here, what does not, and what to do about it.
@@ -60,6 +63,7 @@ impl Command {
             Self::Send(args) => send::run(args, shared).await,
             Self::Inbox(args) => inbox::run(args, &shared).await,
             Self::Ask(args) => ask::run(args, shared).await,
+            Self::Agents(args) => agents::run(&args, shared),
             Self::Log(args) => log::run(&args, &shared),
             Self::Doctor(args) => doctor::run(&args, shared).await,
             Self::Paths => paths::run(&shared),

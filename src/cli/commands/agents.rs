@@ -1,0 +1,134 @@
+//! `festoon agents`: which kinds of agents there are, where they stand, and what they resolve to.
+
+use crate::agent::definition_sources::{Discovery, Found, Source, discover};
+use crate::agent::definitions::Definitions;
+use crate::cli::args::Shared;
+use crate::cli::error::CliError;
+use crate::cli::out::Out;
+use crate::cli::setup::Setup;
+use crate::cli::words;
+use crate::tools;
+use crate::tools::set::ToolSet;
+use crate::wire::definition::AgentDefinition;
+use crate::wire::error::ExitKind;
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What can be done with definitions.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Lists them by precedence; of equal names the first one counts.
+    List,
+    /// Shows one as it would run, with its system prompt.
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Checks the files; exit status 1 when one cannot be used.
+    Check,
+}
+
+/// Runs it.
+pub fn run(args: &Args, shared: Shared) -> Result<Option<ExitKind>, CliError> {
+    let as_json = shared.json;
+    let given = shared.agents.clone();
+    let setup = Setup::new(shared)?;
+    let discovery = discover(&setup.paths.user_agents(), &setup.cwd, given.as_deref());
+    let all = everything(&discovery);
+    let mut out = Out::default();
+    match &args.verb {
+        Verb::List => {
+            let rows: Vec<Value> = all.iter().map(row).collect();
+            if as_json {
+                out.json(&rows)?;
+            } else {
+                let dim = anstyle::Style::new().dimmed();
+                for found in &all {
+                    let name = words::line(&found.definition.name);
+                    let what = words::line(&found.definition.description);
+                    out.line(format!("{name:<20} {dim}{:<12}{dim:#} {what}", found.source.as_str()))?;
+                }
+            }
+            complain(&discovery);
+            Ok(None)
+        }
+        Verb::Show { name } => {
+            let Some(found) = all.iter().find(|f| &f.definition.name == name) else {
+                let names: Vec<&str> = all.iter().map(|f| f.definition.name.as_str()).collect();
+                return Err(CliError::usage(format!("there is no agent {name:?}"), names.join(", ")));
+            };
+            show(&mut out, found, as_json)?;
+            Ok(None)
+        }
+        Verb::Check => {
+            for line in discovery.errors.iter().chain(&discovery.warnings) {
+                out.line(line)?;
+            }
+            if discovery.errors.is_empty() {
+                out.line(format!("{} definitions can be used", all.len()))?;
+                return Ok(None);
+            }
+            Ok(Some(ExitKind::Failed))
+        }
+    }
+}
+
+fn everything(discovery: &Discovery) -> Vec<Found> {
+    let built_in = Definitions::new(Vec::new());
+    let more = built_in.iter().map(|d| Found { definition: d.clone(), source: Source::BuiltIn, path: None });
+    discovery.found.iter().cloned().chain(more).collect()
+}
+
+fn complain(discovery: &Discovery) {
+    for line in discovery.errors.iter().chain(&discovery.warnings) {
+        crate::cli::out::warning(line);
+    }
+}
+
+/// The tools it gets of those that act on the world; a definition that gets none says which names failed.
+fn tool_names(definition: &AgentDefinition) -> Result<Vec<String>, Vec<String>> {
+    let (tools, _) = ToolSet::new(tools::all()).select(&definition.tools, &definition.disallowed_tools)?;
+    Ok(tools.names().map(str::to_owned).collect())
+}
+
+fn row(found: &Found) -> Value {
+    let definition = &found.definition;
+    json!({
+        "name": definition.name, "source": found.source.as_str(), "path": found.path,
+        "description": definition.description, "tools": tool_names(definition).unwrap_or_default(),
+        "model": definition.model.as_deref().unwrap_or("inherit"), "permissionMode": definition.permission_mode,
+    })
+}
+
+fn show(out: &mut Out, found: &Found, as_json: bool) -> Result<(), CliError> {
+    let mut value = row(found);
+    let definition = &found.definition;
+    if let Some(value) = value.as_object_mut() {
+        value.insert("disallowedTools".into(), json!(definition.disallowed_tools));
+        value.insert("maxTurns".into(), json!(definition.max_turns));
+        value.insert("omitInstructions".into(), json!(definition.omit_instructions));
+        value.insert("systemPrompt".into(), json!(definition.system_prompt));
+    }
+    if as_json {
+        out.json(&value)?;
+        return Ok(());
+    }
+    let bold = anstyle::Style::new().bold();
+    for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| *key != "systemPrompt") {
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        out.line(format!("{bold}{key:<16}{bold:#} {}", words::line(&shown)))?;
+    }
+    out.line("")?;
+    for line in definition.system_prompt.lines() {
+        out.line(words::line(line))?;
+    }
+    Ok(())
+}
