@@ -108,7 +108,7 @@ fn workers_are_the_panes_own_processes_with_exactly_the_leaders_environment() {
     );
 
     // No key in any file or argument while they run.
-    assert_eq!(crate::secrets::files_with(&world, &[KEY]), [world.outside().join("leader/words")]);
+    assert_eq!(crate::secrets::files_with(&world, &[KEY]), [leader.dir.join("words")]);
     let processes: Vec<String> =
         world.living().into_iter().map(crate::support::world::command_line).collect();
     assert!(!processes.iter().any(|p| p.contains(KEY) && !p.contains("env -i")), "{processes:#?}");

@@ -69,7 +69,7 @@ impl<'a> Tmux<'a> {
 
     /// Runs the binary in a new pane with exactly this environment, and what tmux adds for itself.
     pub fn leader(&self, env: &BTreeMap<String, String>, args: &[&str]) -> Leader {
-        let dir = self.world.outside().join("leader");
+        let dir = self.world.outside().join(format!("leader-{}", uuid::Uuid::new_v4().simple()));
         fs::create_dir_all(&dir).expect("dir");
         let mut words: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
         words.push(env!("CARGO_BIN_EXE_festoon").to_owned());
@@ -105,7 +105,8 @@ impl Drop for Tmux<'_> {
 
 /// A leader in a pane.
 pub struct Leader {
-    dir: PathBuf,
+    /// Where its words and its output are.
+    pub dir: PathBuf,
     /// Its pane.
     pub pane: String,
 }
