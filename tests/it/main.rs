@@ -16,5 +16,6 @@ mod shutdown;
 mod signals;
 mod subagents;
 mod support;
+mod surroundings;
 mod teammates;
 mod tools;

@@ -277,3 +277,36 @@ fn thinking_goes_back_as_it_came() {
     assert!(String::from_utf8_lossy(&second.raw).contains("{ \"file_path\" :\"a.txt\",\"limit\":1e1 }"));
     assert_eq!(world.check_transcripts(), 1);
 }
+
+#[test]
+fn blank_text_of_a_model_is_never_sent_back() {
+    let server = ModelServer::start();
+    let world = server.world();
+    world.file("a.txt", "one\n");
+    let read = || call("Read", json!({ "file_path": "a.txt" }));
+    server.on(
+        prompt("ID:lead"),
+        [
+            [say(""), read()].into(),
+            [say(" \n\t"), read(), say("")].into(),
+            [think("Hm."), say(""), read()].into(),
+            [crate::teammates::start("a", "anna", "ID:anna")].into(),
+            [say(" \n")].into(),
+        ],
+    );
+    server.always(prompt("ID:lead"), say("Ok."));
+    server.on(
+        prompt("ID:anna"),
+        [
+            [say(""), crate::teammates::send("m", "team-lead", "one"), say("\n")].into(),
+            [crate::support::model_server::gate("anna"), say("")].into(),
+        ],
+    );
+    let running = world.festoon(["-p", "ID:lead"]).start();
+    server.wait_for("ID:lead", 5);
+    server.reached("anna");
+    server.open("anna");
+    running.wait().code(0);
+    // The server refuses blank text; here, that nothing was made of it.
+    assert_eq!(world.check_transcripts(), 2);
+}

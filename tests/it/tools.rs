@@ -204,3 +204,36 @@ fn safe_calls_run_together_but_at_most_ten() {
         results.iter().map(|(_, text, _)| text.lines().next().expect("text").to_owned()).collect();
     assert_eq!(firsts, (0..12).map(|n| format!("I am {n}.")).collect::<Vec<_>>());
 }
+
+#[test]
+fn output_of_any_kind_is_a_result_that_can_be_sent() {
+    let server = ModelServer::start();
+    let world = server.world();
+    std::fs::write(world.project.join("binary"), [0, 159, 146, 150, 255, 10]).expect("file");
+    world.file("empty", "");
+    let results = calls(
+        &server,
+        &world,
+        &[
+            ("nothing", "Bash", json!({ "command": "true" })),
+            ("silent", "Bash", json!({ "command": "exit 3" })),
+            ("blank", "Bash", json!({ "command": "printf '  \\n'; exit 1" })),
+            ("bytes", "Bash", json!({ "command": "printf 'a\\377\\376b\\033[31m\\000c'" })),
+            ("binary", "Read", json!({ "file_path": "binary" })),
+            ("empty", "Read", json!({ "file_path": "empty" })),
+            ("dir", "Read", json!({ "file_path": "." })),
+            ("fifo", "Bash", json!({ "command": "mkfifo pipe" })),
+            ("pipe", "Read", json!({ "file_path": "pipe" })),
+            ("none", "Grep", json!({ "pattern": "no such text" })),
+            ("noglob", "Glob", json!({ "pattern": "*.none" })),
+            ("bad", "Grep", json!({ "pattern": "(" })),
+        ],
+    );
+    let failed: Vec<&str> = results.iter().filter(|(_, _, e)| *e).map(|(id, _, _)| id.as_str()).collect();
+    for id in ["silent", "blank", "dir", "pipe", "bad"] {
+        assert!(failed.contains(&id), "{id}: {results:#?}");
+    }
+    assert!(!failed.contains(&"nothing") && !failed.contains(&"none"), "{failed:?}");
+    let bytes = results.iter().find(|(id, _, _)| id == "bytes").map(|(_, t, _)| t.clone()).expect("there");
+    assert!(bytes.starts_with('a') && bytes.contains('\u{fffd}') && bytes.contains('b'), "{bytes:?}");
+}
