@@ -100,20 +100,21 @@ impl FileMailbox {
         self.leaving.clone()
     }
 
-    /// Unread mail as it stands in the file, nothing given or changed; a damaged file is set aside first.
+    /// Unread mail as it stands in the file. What other programs wrote is given its place and a damaged
+    /// file is set aside first; else nothing is changed.
     pub async fn peek(&self) -> Result<Vec<Claimed>, MailError> {
         let mut waiting = self.unread().await;
-        if matches!(waiting, Err(StoreError::Corrupt { .. })) {
+        if matches!(waiting, Ok(None) | Err(StoreError::Corrupt { .. })) {
             self.put_in_order(0).await?;
             waiting = self.unread().await;
         }
-        let waiting = waiting.map_err(|e| explain(&e))?;
+        let waiting = waiting.map_err(|e| explain(&e))?.unwrap_or_default();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.extend(waiting.iter().map(|c| (c.id.clone(), c.message.seq)));
         Ok(waiting)
     }
 
-    async fn unread(&self) -> Result<Vec<Claimed>, StoreError> {
+    async fn unread(&self) -> Result<Option<Vec<Claimed>>, StoreError> {
         let (inbox, incarnation) = (self.team.inbox(&self.me), self.incarnation);
         let path = self.team.paths.inbox(&self.me);
         self.team.disk.run(&path, move || inbox.peek(incarnation)).await

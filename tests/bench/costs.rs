@@ -149,7 +149,7 @@ fn wake_up() {
             let woken = news.recv_timeout(Duration::from_secs(10)).expect("a wake-up");
             let took = woken.saturating_duration_since(start);
             let waiting: Vec<MessageId> =
-                team.inbox.peek(1).expect("peek").into_iter().map(|c| c.id).collect();
+                team.inbox.peek(1).expect("peek").expect("in order").into_iter().map(|c| c.id).collect();
             team.inbox.ack(&waiting).expect("acknowledged");
             took
         })

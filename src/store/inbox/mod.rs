@@ -156,11 +156,15 @@ impl Inbox {
     }
 
     /// Unread mail for this incarnation in the order of delivery, without a lock and without
-    /// changing anything. Entries that no claim has seen yet are left out.
-    pub fn peek(&self, incarnation: u32) -> Result<Vec<Claimed>, StoreError> {
+    /// changing anything. `None` when entries wait that no claim has seen yet: what other programs
+    /// wrote has neither id nor place before that.
+    pub fn peek(&self, incarnation: u32) -> Result<Option<Vec<Claimed>>, StoreError> {
         let items = self.parsed()?;
+        if items.iter().any(|item| item.message.is_err() || item.id().is_none()) {
+            return Ok(None);
+        }
         let unread = items.iter().filter_map(Item::unread).filter(|m| is_for(m, incarnation));
-        Ok(claim::claimed(self, unread))
+        Ok(Some(claim::claimed(self, unread)))
     }
 
     /// Takes up to `max` unread messages for this incarnation to read them; they come again until
