@@ -78,6 +78,11 @@ impl AgentTool {
 
     async fn start_teammate(&self, input: Input, call_id: String) -> ToolOutput {
         let Some(supervisor) = &self.supervisor else {
+            if self.core.context.depth == 0 {
+                return ToolOutput::error(
+                    "Teammates are turned off here by the setting `teams`. Leave the name out to start a subagent.",
+                );
+            }
             return ToolOutput::error(
                 "Only the leader starts teammates. Leave the name out to start a subagent, or ask team-lead with \
                  SendMessage.",

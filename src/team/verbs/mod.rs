@@ -31,10 +31,13 @@ impl Kit {
 
 impl Toolkit for Kit {
     fn tools(&self, core: &Arc<AgentCore>, mailbox: Option<&Arc<dyn Mailbox>>) -> Vec<Arc<dyn Tool>> {
-        let supervisor = self.supervisor.get().filter(|_| core.context.depth == 0).cloned();
+        let is_main = core.context.depth == 0;
+        let supervisor = self.supervisor.get().filter(|_| is_main).cloned();
+        // A main agent without a team to lead: the setting `teams` has taken it away.
+        let has_team = supervisor.is_some() || !is_main;
         let mut tools = self.world.clone();
         tools.push(Arc::new(agent::AgentTool::new(Arc::clone(core), supervisor.clone())));
-        if let Some(mailbox) = mailbox {
+        if let Some(mailbox) = mailbox.filter(|_| has_team) {
             tools.push(Arc::new(send_message::SendMessage::new(Arc::clone(mailbox), supervisor)));
         }
         tools
