@@ -330,3 +330,13 @@ fn the_limit_of_turns_is_three() {
         done.stderr
     );
 }
+
+#[test]
+fn a_lone_word_near_a_command_is_no_prompt() {
+    let world = World::new();
+    for word in ["teamm", "inbxo", "pss"] {
+        let done = world.festoon([word]).run();
+        done.code(2);
+        assert!(done.stderr.contains("did you mean"), "{}", done.stderr);
+    }
+}

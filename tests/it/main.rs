@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a test says what it expected by failing")]
 
+mod asks;
 mod cache;
 mod crash;
 mod demo;
