@@ -121,10 +121,14 @@ fn mail_comes_between_rounds_in_a_message_of_its_own() {
     );
     server.on(
         prompt("ID:anna"),
-        [[send("m", "team-lead", "A <b>correction</b> & more")].into(), [gate("anna"), say("Idle.")].into()],
+        [
+            [gate("first"), send("m", "team-lead", "A <b>correction</b> & more")].into(),
+            [gate("anna"), say("Idle.")].into(),
+        ],
     );
     let running = world.festoon(["-p", "ID:lead"]).start();
     server.reached("lead");
+    server.open("first");
     server.reached("anna");
     server.open("lead");
     server.wait_for("ID:lead", 3);
