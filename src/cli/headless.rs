@@ -18,7 +18,6 @@ use crate::agent::turn::{TurnEnd, TurnError, TurnInput, TurnStatus};
 use crate::store::{asks, clock};
 use crate::team::bubble::NOBODY;
 use crate::team::lead::Settled;
-use crate::team::session::TeamTitle;
 use crate::wire::error::{ErrorReport, ExitKind};
 use crate::wire::ids::SessionId;
 use crate::wire::permission::PermissionMode;
@@ -55,25 +54,38 @@ pub async fn run(
     format: OutputFormat,
     resume: Option<&SessionId>,
 ) -> Result<Option<ExitKind>, CliError> {
+    // Said before standard input is read, which may take a while.
+    setup.model().await?;
+    let (prompt, warning) = whole_prompt(flag)?;
+    warning.into_iter().for_each(out::warning);
+    answer(setup, &prompt, format, resume).await
+}
+
+/// The same for a prompt that is whole.
+pub async fn answer(
+    setup: &Setup,
+    prompt: &str,
+    format: OutputFormat,
+    resume: Option<&SessionId>,
+) -> Result<Option<ExitKind>, CliError> {
     let (started, since) = (Instant::now(), clock::now());
     let model = setup.model().await?;
-    let (prompt, warning) = whole_prompt(flag)?;
     let mut signals = signals::listen()?;
     let printer = (format == OutputFormat::StreamJson).then(Printer::start).transpose()?;
     let observers: Vec<Arc<dyn Observer>> =
         printer.iter().map(|p| Arc::new(p.lines()) as Arc<dyn Observer>).collect();
     let plan = LeadPlan {
         model,
-        title: TeamTitle::Session,
+        title: setup.title(),
         resume: resume.cloned(),
         asks: ask_policy(setup),
-        definitions: Vec::new(),
+        definitions: setup.roles(),
         observers,
         default_mode: PermissionMode::Default,
         rules: Vec::new(),
     };
     let mut session = lead(setup, plan).await?;
-    for warning in warning.iter().chain(&session.warnings).chain(&session.taken_over) {
+    for warning in session.warnings.iter().chain(&session.taken_over) {
         out::warning(warning);
     }
     let cancel = CancellationToken::new();
@@ -89,7 +101,7 @@ pub async fn run(
         })
     });
     let mut run = Run { rounds: 0, text: String::new(), last: None, interrupted: false };
-    let outcome = run.until_quiet(setup, &mut session, &prompt, &cancel, &mut signals).await;
+    let outcome = run.until_quiet(setup, &mut session, prompt, &cancel, &mut signals).await;
     let denied = denied_elsewhere(&session).await?;
     let mut result = run.result(&session, started, denied).await?;
     if let Err(error) = outcome {

@@ -13,9 +13,22 @@ use crate::model::ollama;
 use crate::model::registry::{ModelRef, ModelSetupError, choose};
 use crate::model::scripted::gates::Gates;
 use crate::store::paths::Paths;
+use crate::team::session::TeamTitle;
+use crate::wire::definition::AgentDefinition;
 use crate::wire::error::ExitKind;
 use crate::wire::settings::Durability;
 use std::path::PathBuf;
+
+/// The team of a blueprint, for the session that is to lead it.
+#[derive(Debug, Clone)]
+pub struct Crew {
+    /// Its name; no other team has it.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The kinds of its members.
+    pub roles: Vec<AgentDefinition>,
+}
 
 /// The start of a command.
 pub struct Setup {
@@ -31,6 +44,8 @@ pub struct Setup {
     pub loaded: Loaded,
     /// The flags.
     pub shared: Shared,
+    /// The team that a blueprint asks for.
+    pub crew: Option<Crew>,
 }
 
 impl Setup {
@@ -52,12 +67,25 @@ impl Setup {
         limits.max_depth = shared.max_depth.or(limits.max_depth);
         limits.max_agents = shared.max_agents.or(limits.max_agents);
         limits.max_agents_total = shared.max_agents_total.or(limits.max_agents_total);
-        Ok(Self { environment, paths, disk: Disk::start()?, cwd, loaded, shared })
+        Ok(Self { environment, paths, disk: Disk::start()?, cwd, loaded, shared, crew: None })
     }
 
     /// The same on another directory or settings, for a worker.
     pub fn durability(&self) -> Durability {
         self.loaded.settings.durability.unwrap_or_default()
+    }
+
+    /// What the session's team is called.
+    pub fn title(&self) -> TeamTitle<'_> {
+        match &self.crew {
+            Some(crew) => TeamTitle::Named { name: &crew.name, description: &crew.description },
+            None => TeamTitle::Session,
+        }
+    }
+
+    /// Kinds of agents beside those that are built in.
+    pub fn roles(&self) -> Vec<AgentDefinition> {
+        self.crew.iter().flat_map(|crew| crew.roles.iter().cloned()).collect()
     }
 
     /// The main agent's model. Only when nothing names one is a running Ollama looked for.

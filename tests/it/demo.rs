@@ -4,13 +4,6 @@ use crate::support::run::{Done, Running};
 use crate::support::state::json_file;
 use crate::support::wait::{self, PATIENCE};
 use crate::support::world::{World, command_line};
-use festoon::agent::disk::Disk;
-use festoon::store::paths::Paths;
-use festoon::team::answer::{Answered, Word, answer};
-use festoon::team::session;
-use festoon::wire::ids::{AskId, TeamName};
-use festoon::wire::permission::{Decision, Scope};
-use festoon::wire::settings::Durability;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +14,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+/// What a person says to the ask.
+const APPROVE: &str = "approve";
+const DENY: &str = "deny";
 
 /// The report by label.
 type Report = BTreeMap<String, String>;
@@ -47,23 +44,13 @@ fn ask(world: &World) -> Value {
 }
 
 /// Answers the demo's ask as a person in another terminal does.
-fn decide(world: &World, decision: Decision) {
-    let ask = ask(world);
-    let name = world.team().file_name().expect("a name").to_string_lossy().into_owned();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
-    runtime.block_on(async {
-        let (paths, disk) = (Paths::from_home(&world.home), Disk::start().expect("a store thread"));
-        let name = TeamName::new(name).expect("a slug");
-        let team = session::open(&paths, &disk, &name, Durability::Process).await.expect("the team");
-        let word = Word { decision, scope: Scope::Once, note: None, by: "user".to_owned() };
-        let id = AskId::new(ask["id"].as_str().expect("id"));
-        let answered = answer(&team, &id, word).await.expect("an answer");
-        assert!(matches!(answered, Answered::Counts { .. }), "{answered:?}");
-    });
+fn decide(world: &World, decision: &str) {
+    let id = ask(world)["id"].as_str().expect("id").to_owned();
+    world.festoon(["ask", decision, &id]).run().code(0);
 }
 
 /// Runs the demo, answers its ask, and checks what holds of every run.
-fn demo(world: &World, decision: Decision) -> Report {
+fn demo(world: &World, decision: &str) -> Report {
     let before = fingerprint(&world.project);
     let running = world.festoon(["demo"]).start();
     decide(world, decision);
@@ -276,7 +263,7 @@ fn a_rust_repository() {
     }
     let facts = Facts::of(&world.project, &["target/"]);
     let (found, lines) = (
-        demo(&world, Decision::Allow),
+        demo(&world, APPROVE),
         [
             ("README", "README.md, begins with “A **small** tool #1”"),
             ("Manifest", "Cargo.toml, named “small-tool”"),
@@ -317,7 +304,7 @@ fn a_directory_without_git_and_a_no() {
         ("Last", "the youngest file is of 2020-09-13"),
         ("Size", "not looked at, user said no"),
     ];
-    assert_eq!(demo(&world, Decision::Deny), whole(&facts, &lines));
+    assert_eq!(demo(&world, DENY), whole(&facts, &lines));
 }
 
 #[test]
@@ -368,7 +355,7 @@ fn names_that_break_lines_shells_and_terminals() {
     // git lists the binary file and the link too; there is no text to search in either.
     let kinds = ".py (5), .txt (2), .PY (1), .dat (1), .md (1); of 19 files not ignored by git";
     expected.insert("Kinds".to_owned(), kinds.to_owned());
-    assert_eq!(demo(&world, Decision::Allow), expected);
+    assert_eq!(demo(&world, APPROVE), expected);
     assert!(!world.project.join("gotcha").exists());
 }
 
@@ -421,7 +408,7 @@ fn without_git_in_a_repository_that_cannot_be_written() {
         ("Last", "the youngest file is of 2020-09-13"),
         ("Size", "4 bytes in all files together"),
     ];
-    assert_eq!(demo(&world, Decision::Allow), whole(&Facts::of(&world.project, &[]), &lines));
+    assert_eq!(demo(&world, APPROVE), whole(&Facts::of(&world.project, &[]), &lines));
     fs::set_permissions(&world.project, fs::Permissions::from_mode(0o755)).expect("mode");
 }
 
@@ -431,7 +418,7 @@ fn a_repository_without_a_commit_and_one_within_another() {
     git(&world, "", "", &["init", "-q"]);
     world.file("go.mod", "// a module\n\nmodule example.org/x\n");
     date(&world.project.join("go.mod"), 1_600_000_000);
-    let found = demo(&world, Decision::Allow);
+    let found = demo(&world, APPROVE);
     assert_eq!(found["History"], "a git repository without a commit");
     assert_eq!(found["Manifest"], "go.mod, named “example.org/x”");
     assert_eq!(found["Size"], "34 bytes in all files together");
@@ -441,7 +428,7 @@ fn a_repository_without_a_commit_and_one_within_another() {
     inner.file("part/a.txt", "one\n");
     commit(&inner, "2022-01-02T10:00:00+00:00", "Anna", "one");
     inner.project.push("part");
-    let found = demo(&inner, Decision::Deny);
+    let found = demo(&inner, DENY);
     assert_eq!(
         found["History"],
         "git: 1 commit, authors: 1, the oldest commit is of 2022-01-02 (this is part/ in a larger repository; the \
@@ -461,7 +448,7 @@ fn twenty_thousand_files_take_seconds() {
         }
     }
     let started = Instant::now();
-    let found = demo(&world, Decision::Deny);
+    let found = demo(&world, DENY);
     let took = started.elapsed();
     let expected = Facts::of(&world.project, &[]).expected();
     let of = |report: &Report| -> Report {
@@ -474,13 +461,13 @@ fn twenty_thousand_files_take_seconds() {
 #[test]
 fn two_runs_have_two_teams() {
     let world = World::new();
-    let first = demo(&world, Decision::Deny);
+    let first = demo(&world, DENY);
     let team = world.team();
     let kept = world.outside().join("first");
     fs::rename(&team, &kept).expect("moves");
     let sessions = world.home.join("projects");
     fs::remove_dir_all(&sessions).expect("removes");
-    assert_eq!(demo(&world, Decision::Deny), first);
+    assert_eq!(demo(&world, DENY), first);
     assert_ne!(world.team().file_name(), team.file_name());
 }
 
@@ -553,7 +540,7 @@ fn panes_are_real_and_gone_at_the_end() {
     let before = fingerprint(&world.project);
     let running = in_panes(&world);
     assert!(command_line(pid_of(&world, "historian")).contains("teammate --spec"), "a worker of its own");
-    decide(&world, Decision::Allow);
+    decide(&world, APPROVE);
     let done = running.wait();
     ended_well(&world, &done);
     assert_eq!(report(&done)["Size"], "4 bytes in all files together");

@@ -12,6 +12,7 @@ pub mod ps;
 pub mod send;
 pub mod team;
 pub mod teammate;
+pub mod up;
 
 use super::args::Shared;
 use super::environment::{Environment, TOOL_MARK};
@@ -26,6 +27,8 @@ use clap::Subcommand;
 pub enum Command {
     /// Shows a real team at work on the current directory: offline, without a key.
     Demo(demo::Args),
+    /// Starts a team from a blueprint: a file, or one that ships.
+    Up(up::Args),
     /// Lists every agent: state, what that rests on, model, tokens, cost.
     Ps(ps::Args),
     /// Looks at teams, and ends them.
@@ -58,6 +61,7 @@ impl Command {
     pub async fn run(self, shared: Shared) -> Result<Option<ExitKind>, CliError> {
         match self {
             Self::Demo(args) => demo::run(args, shared).await,
+            Self::Up(args) => up::run(args, shared).await,
             Self::Ps(args) => ps::run(&args, &shared),
             Self::Team(args) => team::run(args, shared).await,
             Self::Send(args) => send::run(args, shared).await,

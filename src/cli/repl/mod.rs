@@ -27,7 +27,6 @@ use crate::agent::first::user_message;
 use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
 use crate::store::clock;
 use crate::team::lead::Settled;
-use crate::team::session::TeamTitle;
 use crate::wire::error::ExitKind;
 use crate::wire::event::{Event, EventKind};
 use crate::wire::ids::SessionId;
@@ -58,10 +57,10 @@ pub async fn run(
     let render: Arc<dyn Observer> = Arc::new(Render::new(printer.clone(), setup.shared.verbose));
     let plan = LeadPlan {
         model,
-        title: TeamTitle::Session,
+        title: setup.title(),
         resume,
         asks,
-        definitions: Vec::new(),
+        definitions: setup.roles(),
         observers: vec![render],
         default_mode: PermissionMode::Default,
         rules: Vec::new(),
