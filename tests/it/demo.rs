@@ -569,3 +569,68 @@ fn a_worker_that_is_killed_is_missed_and_the_others_go_on() {
     world.all_gone();
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
+
+/// A tmux server of the test's own with one pane; ended when it is dropped.
+struct Terminal<'a> {
+    world: &'a World,
+    socket: PathBuf,
+}
+
+impl<'a> Terminal<'a> {
+    fn open(world: &'a World, command: &str) -> Self {
+        let terminal = Self { world, socket: world.outside().join("terminal") };
+        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "90", "-y", "60", command]);
+        terminal
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let done = Command::new("tmux")
+            .arg("-S")
+            .arg(&self.socket)
+            .args(args)
+            .current_dir(&self.world.project)
+            .env_clear()
+            .envs(&self.world.env)
+            .output()
+            .expect("tmux runs");
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    }
+
+    fn wait_for(&self, text: &str) -> String {
+        wait::find(text, PATIENCE, || {
+            let shown = self.tmux(&["capture-pane", "-p", "-S", "-", "-J"]);
+            shown.contains(text).then_some(shown)
+        })
+    }
+}
+
+impl Drop for Terminal<'_> {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+#[test]
+fn at_a_terminal_a_key_answers_and_the_terminal_is_given_back() {
+    if !has_tmux() {
+        return;
+    }
+    let world = World::new();
+    world.file("a.txt", "one\n");
+    let binary = env!("CARGO_BIN_EXE_festoon");
+    let modes = "stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(echo|icanon)' | tr '\\n' ' '";
+    for (key, code, shown) in
+        [("y", "0", "│ Size       4 bytes in all files together"), ("C-c", "130", "sent home")]
+    {
+        let command =
+            format!("'{binary}' demo --teammate-mode in-process; echo status=$?=; {modes}; read wait");
+        let terminal = Terminal::open(&world, &command);
+        terminal.wait_for("press y for yes, n for no");
+        terminal.tmux(&["send-keys", key]);
+        let screen = terminal.wait_for("icanon");
+        assert!(screen.contains(&format!("status={code}=")), "{screen}");
+        assert!(screen.contains(shown), "{screen}");
+        let modes = screen.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+        assert_eq!(modes, "icanon echo", "{screen}");
+    }
+}

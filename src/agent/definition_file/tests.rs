@@ -124,3 +124,13 @@ fn a_bad_file_is_refused_with_line_and_reason() {
     let error = parse(Path::new("a.md"), bytes).expect_err("not text");
     assert_eq!(error.to_string(), "a.md:2: this line is not UTF-8 text");
 }
+
+#[test]
+fn the_example_of_the_documentation_is_a_definition() {
+    let page = include_str!("../../../docs/formats/agent-definition.md");
+    let example =
+        page.split("```markdown\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let file = parsed(example);
+    assert_eq!((file.definition.name.as_str(), file.definition.max_turns), ("checker", Some(40)));
+    assert!(file.warnings.is_empty());
+}

@@ -152,3 +152,21 @@ fn a_blueprint_that_is_not_there_is_answered_with_those_that_are() {
     let error = find("no/such.toml", Path::new("/nowhere")).expect_err("none");
     assert_eq!(error.report.message, "/nowhere/no/such.toml: there is no such file");
 }
+
+#[test]
+fn the_example_of_the_documentation_is_a_blueprint() {
+    let page = include_str!("../../../docs/formats/blueprint.md");
+    let example =
+        page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let place = Place::new();
+    for role in ["writer", "checker"] {
+        let text = format!("---\nname: {role}\ndescription: D.\n---\nYou.\n");
+        place.write(&format!("roles/{role}.md"), &text);
+    }
+    place.write("t.toml", example);
+    let team = find("./t.toml", place.0.path()).expect("a blueprint");
+    assert_eq!((team.blueprint.name.as_str(), team.roles.len()), ("docs", 2));
+    for name in shipped_names() {
+        assert!(page.contains(&format!("| `{name}` |")), "{name} is not described");
+    }
+}

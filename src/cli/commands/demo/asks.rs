@@ -5,7 +5,7 @@
 
 use super::program;
 use crate::agent::context::spawn_in;
-use crate::cli::ask_dialog::{Place, dialog};
+use crate::cli::ask_dialog::{Place, dialog, who};
 use crate::cli::compose::Session;
 use crate::cli::screen::Lines;
 use crate::cli::text::DEFAULT_COLUMNS;
@@ -91,13 +91,26 @@ impl Keeper {
     }
 }
 
+/// Between an ask and the word that somebody still waits: other lines have moved it up by then.
+const REMINDER: Duration = Duration::from_secs(4);
+
+/// An open ask.
+struct Waiting {
+    id: AskId,
+    who: String,
+    /// When the demo says no.
+    due: Option<Instant>,
+    /// When the person is reminded.
+    remind: Option<Instant>,
+}
+
 struct Queue {
     team: Team,
     lines: Lines,
     limit: Option<Duration>,
     keys: Option<mpsc::UnboundedReceiver<char>>,
-    /// Those that wait, in the order in which they came, with the time at which the demo says no.
-    open: Vec<(AskId, Option<Instant>)>,
+    /// In the order in which they came.
+    open: Vec<Waiting>,
     unanswered: usize,
 }
 
@@ -108,11 +121,12 @@ impl Queue {
             if let Err(error) = self.look().await {
                 self.lines.line(format!("the asks could not be read: {error}"));
             }
-            let due = self.open.iter().filter_map(|(_, at)| *at).min();
+            let due = self.open.iter().flat_map(|ask| [ask.due, ask.remind]).flatten().min();
             tokio::select! {
                 biased;
                 () = end.cancelled() => return self.unanswered,
                 () = async { match due { Some(at) => tokio::time::sleep_until(at).await, None => std::future::pending().await } } => {
+                    self.remind();
                     self.say_no().await;
                 }
                 key = next(&mut self.keys) => self.key(key).await,
@@ -128,11 +142,17 @@ impl Queue {
         let all = self.team.disk.run(&dir, move || asks::list(&paths)).await?;
         let open: Vec<Ask> =
             all.into_iter().filter(|(_, s, _)| *s == AskStatus::Open).map(|(a, ..)| a).collect();
-        self.open.retain(|(id, _)| open.iter().any(|ask| ask.id == *id));
+        self.open.retain(|known| open.iter().any(|ask| ask.id == known.id));
         for ask in open {
-            if self.open.iter().all(|(id, _)| *id != ask.id) {
+            if self.open.iter().all(|known| known.id != ask.id) {
                 self.show(&ask).await?;
-                self.open.push((ask.id, self.limit.map(|limit| Instant::now() + limit)));
+                let now = Instant::now();
+                self.open.push(Waiting {
+                    who: who(&ask),
+                    id: ask.id,
+                    due: self.limit.map(|limit| now + limit),
+                    remind: self.keys.as_ref().map(|_| now + REMINDER),
+                });
             }
         }
         Ok(())
@@ -169,27 +189,32 @@ impl Queue {
             'n' | 'N' => Decision::Deny,
             _ => return,
         };
-        if let Some((id, _)) = self.open.first().cloned() {
-            self.decide(&id, decision, "user", None).await;
+        if let Some(ask) = self.open.first() {
+            self.decide(&ask.id, decision, "user", None).await;
+        }
+    }
+
+    /// Says who still waits, once.
+    fn remind(&mut self) {
+        let now = Instant::now();
+        for ask in self.open.iter_mut().filter(|ask| ask.remind.is_some_and(|at| at <= now)) {
+            ask.remind = None;
+            self.lines.line(format!("{} waits for you: y or n", ask.who));
         }
     }
 
     /// Answers what is due.
     async fn say_no(&mut self) {
         let now = Instant::now();
-        let due: Vec<AskId> = self
-            .open
-            .iter()
-            .filter(|(_, at)| at.is_some_and(|at| at <= now))
-            .map(|(id, _)| id.clone())
-            .collect();
+        let is_due = |ask: &&Waiting| ask.due.is_some_and(|at| at <= now);
+        let due: Vec<AskId> = self.open.iter().filter(is_due).map(|ask| ask.id.clone()).collect();
         let seconds = self.limit.unwrap_or_default().as_secs();
         for id in due {
             let note = format!("nobody answered within {seconds} s");
             if self.decide(&id, Decision::Deny, "demo", Some(note)).await {
                 self.unanswered += 1;
             }
-            self.open.retain(|(known, _)| *known != id);
+            self.open.retain(|known| known.id != id);
         }
     }
 
