@@ -578,7 +578,8 @@ struct Terminal<'a> {
 
 impl<'a> Terminal<'a> {
     fn open(world: &'a World, command: &str) -> Self {
-        let terminal = Self { world, socket: world.outside().join("terminal") };
+        let terminal =
+            Self { world, socket: world.outside().join(uuid::Uuid::new_v4().simple().to_string()) };
         terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "90", "-y", "60", command]);
         terminal
     }

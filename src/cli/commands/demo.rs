@@ -120,9 +120,8 @@ fn setup(shared: Shared) -> Result<Setup, CliError> {
     settings.teams = Some(true);
     settings.permissions.default_mode = None;
     settings.env.insert("LC_ALL".to_owned(), "C".to_owned());
-    for warning in &setup.loaded.warnings {
-        out::warning(warning);
-    }
+    // The leader is the one that the script knows.
+    setup.shared.agent = None;
     Ok(setup)
 }
 
@@ -165,6 +164,7 @@ fn say_what_comes() {
 fn say_who_works(session: &Session, screen: &Screen) {
     let dim = Style::new().dimmed();
     let (team, backend) = (&session.team.name, session.backend.as_str());
+    session.warnings.iter().for_each(|warning| screen.note(format!("warning: {}", text::clean(warning))));
     screen.note(format!("{dim}team {team}, teammates run {backend}: {}{dim:#}", session.backend_reason));
     screen.note("");
 }
@@ -233,7 +233,11 @@ async fn play(
         match end.status {
             TurnStatus::Failed(error) => return Err(turn_error(&error)),
             TurnStatus::Cancelled => return Ok(None),
-            TurnStatus::Completed | TurnStatus::MaxRounds => {}
+            TurnStatus::MaxRounds => {
+                let why = "the limit of rounds (--max-turns) ended the demo";
+                return Err(CliError::new(ExitKind::Limit, "max_turns", why, "it needs about ten a turn"));
+            }
+            TurnStatus::Completed => {}
         }
         // A remark after the report does not take its place.
         if is_report(&end.text) || !is_report(&report) && !end.text.trim().is_empty() {
