@@ -24,7 +24,8 @@ type Report = BTreeMap<String, String>;
 
 fn report(done: &Done) -> Report {
     let page = done.stdout.split("\nWhat is in ").nth(1).unwrap_or_else(|| panic!("no report: {done:#?}"));
-    let lines = page.lines().skip(2).take_while(|line| line.starts_with("  "));
+    let report = page.split("\n\n").nth(1).unwrap_or_default();
+    let lines = report.lines().take_while(|line| line.starts_with("  "));
     let parts = |line: &str| {
         let (label, value) =
             line.trim_start().split_once("  ").unwrap_or_else(|| panic!("{line:?} in {}", done.stdout));
@@ -257,18 +258,22 @@ fn a_rust_repository() {
     commit(&world, "2020-05-06T10:00:00+00:00", "Bert", "tests");
     world.file("tests/a.rs", "#[test]\nfn t() {}\n");
     fs::remove_file(world.project.join("src/m6.rs")).expect("remove");
-    commit(&world, "2021-07-08T10:00:00+00:00", "Anna", "say \"no\" to `m6` & <more>");
+    let subject = format!("say \"no\" to `m6` & <more>{}", "é".repeat(90));
+    commit(&world, "2021-07-08T10:00:00+00:00", "Anna", &subject);
     for n in 0..20 {
         world.file(&format!("target/debug/{n}.o"), "TODO ignored\n");
     }
     let facts = Facts::of(&world.project, &["target/"]);
+    // Ninety characters with the date and the space behind it.
+    let shown: String = subject.chars().take(79).collect();
+    let last = format!("2021-07-08: “{shown}…”");
     let (found, lines) = (
         demo(&world, APPROVE),
         [
             ("README", "README.md, begins with “A **small** tool #1”"),
             ("Manifest", "Cargo.toml, named “small-tool”"),
             ("History", "git: 3 commits, authors: 2, the oldest commit is of 2019-03-04"),
-            ("Last", "2021-07-08: “say \"no\" to `m6` & <more>”"),
+            ("Last", &last),
             // 6 + 1 + 7 + 1 + 7 · 5 lines, then 2, then 1 for 1 and 5 away.
             ("Churn", "its 3 commits: 53 lines added, 6 removed"),
         ],
@@ -361,7 +366,9 @@ fn names_that_break_lines_shells_and_terminals() {
 
 #[test]
 fn an_empty_directory_and_nobody_there() {
-    let world = World::new();
+    let mut world = World::new();
+    world.project.push("a name\nwith Umlaut ä, \u{1b}[2J and 漢字");
+    fs::create_dir(&world.project).expect("dir");
     let before = fingerprint(&world.project);
     let done = world.festoon(["demo"]).run();
     ended_well(&world, &done);
