@@ -192,9 +192,11 @@ fn say_what_remains(name: &str, dir: &std::path::Path, unanswered: usize) {
     let dim = Style::new().dimmed();
     let program = program();
     if unanswered > 0 {
+        out::line(
+            "Nobody answered the ask for a permission in time, so the demo said no to it. At a terminal",
+        );
         out::line(format_args!(
-            "Nobody answered the ask for a permission in time, so the demo said no to it. In a terminal it\n\
-             waits for you; from elsewhere it is answered with: {program} ask approve ID"
+            "it waits for you; in time, any terminal can answer: {program} ask approve ID"
         ));
     }
     out::line(format_args!("{dim}All four have ended. What they wrote stays in{dim:#}"));
