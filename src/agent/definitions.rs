@@ -41,11 +41,16 @@ impl Definitions {
     pub fn iter(&self) -> impl Iterator<Item = &AgentDefinition> {
         self.all.iter()
     }
+}
 
-    /// True when `name` is one that ships with the program.
-    pub fn is_built_in(&self, name: &str) -> bool {
-        built_in().iter().any(|d| Some(d) == self.get(name))
-    }
+/// What requests of an agent of this kind are counted as: `agent:builtin:<type>` for what ships with the
+/// program, else `agent:custom:<name>` (contract §13).
+pub fn query_source(definition: &AgentDefinition) -> String {
+    // A role or a file may take a name that ships; its prompt tells it apart. A spawner may have changed
+    // tools and model.
+    let ships =
+        built_in().iter().any(|d| d.name == definition.name && d.system_prompt == definition.system_prompt);
+    format!("agent:{}:{}", if ships { "builtin" } else { "custom" }, definition.name)
 }
 
 /// The definition of the main agent.
@@ -100,6 +105,8 @@ mod tests {
         let definitions = Definitions::new(vec![own]);
         assert_eq!(definitions.names(), [EXPLORE, GENERAL_PURPOSE]);
         assert_eq!(definitions.get(EXPLORE).map(|d| d.description.as_str()), Some("mine"));
-        assert!(!definitions.is_built_in(EXPLORE) && definitions.is_built_in(GENERAL_PURPOSE));
+        let source = |name: &str| query_source(definitions.get(name).expect("a definition"));
+        assert_eq!(source(EXPLORE), "agent:custom:Explore");
+        assert_eq!(source(GENERAL_PURPOSE), "agent:builtin:general-purpose");
     }
 }

@@ -3,6 +3,7 @@
 use super::build::{AgentPlan, Built, build};
 use super::context::{AgentContext, Tier};
 use super::core::AgentCore;
+use super::definitions::query_source;
 use super::events::AgentEvent;
 use super::first::first_message;
 use super::permissions::Permissions;
@@ -93,14 +94,13 @@ async fn start(
     if !cwd.is_dir() {
         return Err(format!("The agent was not started: {} is not a directory.", cwd.display()));
     }
-    let kind = if runtime.definitions.is_built_in(&definition.name) { "builtin" } else { "custom" };
     let context = AgentContext {
         id: id.clone(),
         name: None,
         agent_type: definition.name.clone(),
         tier: Tier::Subagent,
         depth: parent.context.depth + 1,
-        query_source: format!("agent:{kind}:{}", definition.name),
+        query_source: query_source(&definition),
         parent_tool_use_id: Some(request.tool_use_id.clone()),
         cwd: cwd.clone(),
         ..(*parent.context).clone()

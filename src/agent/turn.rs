@@ -83,6 +83,8 @@ pub struct TurnEnd {
     /// True when mail was put into the conversation and no answer of the model came after it: it counts
     /// as read, so whoever owns the agent has to let it answer.
     pub owes_answer: bool,
+    /// True when the last response ended at its limit of tokens: the text breaks off.
+    pub cut: bool,
 }
 
 /// One agent.
@@ -106,6 +108,8 @@ pub struct Agent {
 /// What one round led to.
 enum Round {
     Goes(u32),
+    /// The service paused a long answer: the same history is sent again, and nothing is put between.
+    Paused,
     Done,
 }
 
@@ -174,6 +178,7 @@ impl Agent {
             last_usage: Usage::default(),
             tool_uses: 0,
             owes_answer: false,
+            cut: false,
         };
         end.status = match self.rounds(input, cancel, &mut end).await {
             Ok(status) => status,
@@ -206,15 +211,18 @@ impl Agent {
         if let TurnInput::Prompt(blocks) = input {
             self.record(ChatMessage::user(blocks), None).await?;
         }
+        let mut paused = false;
         loop {
             // Before the mail is looked at: what is left unread starts the next turn.
             if cancel.is_cancelled() {
                 return Ok(TurnStatus::Cancelled);
             }
-            end.owes_answer |= self.deliver_mail().await?;
-            if self.history.last().is_none_or(|m| m.role == Role::Assistant) {
-                // Nothing to answer: the mail that woke us was recorded in an earlier run.
-                return Ok(TurnStatus::Completed);
+            if !paused {
+                end.owes_answer |= self.deliver_mail().await?;
+                if self.history.last().is_none_or(|m| m.role == Role::Assistant) {
+                    // Nothing to answer: the mail that woke us was recorded in an earlier run.
+                    return Ok(TurnStatus::Completed);
+                }
             }
             if self.max_rounds.is_some_and(|max| end.rounds >= max) {
                 return Ok(TurnStatus::MaxRounds);
@@ -225,8 +233,12 @@ impl Agent {
             let Some(response) = self.ask_model(cancel).await? else { return Ok(TurnStatus::Cancelled) };
             end.last_usage = response.usage;
             end.owes_answer = false;
-            match self.take_response(response, cancel, end).await? {
+            end.cut = response.stop == StopReason::MaxTokens;
+            let round = self.take_response(response, cancel, end).await?;
+            paused = matches!(round, Round::Paused);
+            match round {
                 Round::Goes(calls) => end.tool_uses += calls,
+                Round::Paused => {}
                 Round::Done => return Ok(TurnStatus::Completed),
             }
         }
@@ -297,6 +309,7 @@ impl Agent {
             return match response.stop {
                 StopReason::Refusal => Err(TurnError::Stopped("it refused to answer".to_owned())),
                 StopReason::ContextExceeded => Err(TurnError::Stopped("its context is full".to_owned())),
+                StopReason::PauseTurn => Ok(Round::Paused),
                 _ => Ok(Round::Done),
             };
         }

@@ -13,6 +13,7 @@ use super::pump::{Control, Pump};
 use super::reporter::{Reporter, Reporters};
 use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, Tier, spawn_in};
+use crate::agent::definitions::query_source;
 use crate::agent::first::first_message;
 use crate::agent::permissions::Permissions;
 use crate::agent::ports::Mailbox;
@@ -96,7 +97,7 @@ pub fn context(spec: &WorkerSpec) -> AgentContext {
         incarnation: spec.incarnation,
         color: Some(spec.color.clone()),
         depth: spec.depth,
-        query_source: format!("agent:teammate:{}", spec.definition.name),
+        query_source: query_source(&spec.definition),
         session: spec.lead_session_id.clone(),
         session_cwd: spec.lead_cwd.clone(),
         parent_tool_use_id: spec.tool_use_id.clone(),
