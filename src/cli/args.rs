@@ -101,7 +101,7 @@ pub struct Shared {
     /// Added to the system prompt.
     #[arg(long, global = true, value_name = "TEXT")]
     pub append_system_prompt: Option<String>,
-    /// Headless: how long to wait for teammates after the last answer.
+    /// Headless: how long to wait for teammates, in all, from the first answer on.
     #[arg(long, global = true, value_name = "SECONDS")]
     pub wait: Option<u64>,
     /// Records what the model answers, as a script that plays it back (teammates in this process only).

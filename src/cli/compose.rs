@@ -6,7 +6,7 @@ use super::error::CliError;
 use super::setup::{Setup, no_model};
 use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, Tier, spawn_in};
-use crate::agent::definition_sources::discover;
+use crate::agent::definition_sources::{Discovery, discover};
 use crate::agent::definitions::{self, Definitions};
 use crate::agent::events::{Fan, Observer};
 use crate::agent::first::Known;
@@ -25,30 +25,33 @@ use crate::model::record::Recording;
 use crate::model::registry::{ModelRef, Names};
 use crate::os::process;
 use crate::policy::rule;
+use crate::store::error::StoreError;
 use crate::store::roster::Roster;
-use crate::store::{clock, lock};
+use crate::store::{clock, lock, run};
 use crate::team::bubble::FileBroker;
 use crate::team::context::Team;
 use crate::team::executor::{BoxFuture, RunnerControl, RunnerExit, TeammateRunner};
 use crate::team::lead::Lead;
+use crate::team::lifecycle::Insistence;
 use crate::team::mailbox::FileMailbox;
 use crate::team::orphan;
 use crate::team::registry::{BackendFacts, BackendRegistry, TeammateMode, choose};
 use crate::team::reporter::{Reporter, Reporters};
 use crate::team::session::{self, TeamTitle};
 use crate::team::spawn::SpawnDefaults;
-use crate::team::supervisor::{Supervisor, SupervisorParts};
+use crate::team::supervisor::{StopOutcome, Supervisor, SupervisorParts};
 use crate::team::teammate::{self, AskRoute, Host};
 use crate::team::verbs::Kit;
 use crate::tools;
 use crate::wire::definition::AgentDefinition;
 use crate::wire::error::ExitKind;
-use crate::wire::ids::{AgentId, AgentName, RunId, SessionId};
+use crate::wire::ids::{AgentId, AgentName, RunId, SessionId, TeamName};
 use crate::wire::limits::TOOL_CONCURRENCY;
 use crate::wire::permission::{Behavior, PermissionMode, Rule, RuleSource};
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::BackendType;
 use crate::wire::worker::{AskPolicy, WorkerSpec};
+use futures_util::future::join_all;
 use sha2::{Digest, Sha256};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -308,28 +311,99 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let id = plan
         .resume
         .unwrap_or_else(|| setup.shared.session_id.clone().map_or_else(SessionId::generate, SessionId::new));
-    let project = setup.paths.project(&setup.cwd);
     claim_session(setup, &id, resumes).await?;
     let left = if resumes {
-        session::take_over(&setup.paths, &setup.disk, &id, setup.durability()).await?
+        let left = session::take_over(&setup.paths, &setup.disk, &id, setup.durability()).await;
+        left.map_err(|e| who_leads(setup, e))?
     } else {
         None
     };
     let takes_over = left.is_some();
     let team = match left {
         Some(team) => team,
-        None => session::create(&setup.paths, &setup.disk, plan.title, &id, setup.durability()).await?,
+        None => {
+            let made = session::create(&setup.paths, &setup.disk, plan.title, &id, setup.durability()).await;
+            made.map_err(|e| who_leads(setup, e))?
+        }
     };
+    let stop = CancellationToken::new();
+    let checked = Checked {
+        full,
+        mode,
+        definitions: definitions_here,
+        definition,
+        discovery,
+        rules,
+        asks: plan.asks,
+        observers: plan.observers,
+        id,
+        resumes,
+        takes_over,
+    };
+    let session = assemble(setup, checked, team.clone(), stop.clone()).await;
+    if session.is_err() {
+        stop.cancel();
+        if let Err(error) = session::remove_if_unused(&team).await {
+            tracing::warn!(%error, "the team of a leader that did not start could not be removed");
+        }
+    }
+    session
+}
 
+/// Why a team cannot be had: another process leads it.
+fn who_leads(setup: &Setup, error: StoreError) -> CliError {
+    let StoreError::Exists { path } = &error else { return error.into() };
+    let name = path.parent().and_then(|dir| TeamName::new(dir.file_name()?.to_str()?).ok());
+    let Some(paths) = name.map(|name| setup.paths.team(&name)) else { return error.into() };
+    if !lock::is_held(&paths.leader_lock()).unwrap_or(false) {
+        return error.into();
+    }
+    let team = paths.name();
+    let who = match run::load(&paths, &AgentName::team_lead()) {
+        Ok(Some(record)) => format!("process {} on {}", record.pid, record.host),
+        Ok(None) | Err(_) => "another process".to_owned(),
+    };
+    CliError::new(
+        ExitKind::Failed,
+        "team_in_use",
+        format!("the team {team} is led by {who}"),
+        format!("`festoon ps` shows it, `festoon team stop {team}` ends its members; end that process first"),
+    )
+}
+
+/// What a leader is made from, once nothing in it can be refused.
+struct Checked {
+    full: String,
+    mode: PermissionMode,
+    definitions: Vec<AgentDefinition>,
+    definition: AgentDefinition,
+    discovery: Discovery,
+    rules: Vec<Rule>,
+    asks: AskPolicy,
+    observers: Vec<Arc<dyn Observer>>,
+    id: SessionId,
+    resumes: bool,
+    takes_over: bool,
+}
+
+/// The leader of a team that is there. After an error the caller takes the team back.
+async fn assemble(
+    setup: &Setup,
+    checked: Checked,
+    team: Team,
+    stop: CancellationToken,
+) -> Result<Session, CliError> {
+    let Checked { full, mode, definitions, definition, discovery, rules, asks, id, .. } = checked;
+    let (resumes, takes_over) = (checked.resumes, checked.takes_over);
+    let project = setup.paths.project(&setup.cwd);
     let reporters = Arc::new(Reporters::default());
     let mut observers: Vec<Arc<dyn Observer>> = vec![reporters.clone()];
-    observers.extend(plan.observers);
+    observers.extend(checked.observers);
     let kit = Arc::new(Kit::new(tools::all()));
-    let definitions = Definitions::new(definitions_here);
+    let definitions = Definitions::new(definitions);
     let runtime =
         make_runtime(setup, Arc::clone(&kit), definitions, Arc::new(Fan(observers)), team.name.as_str());
 
-    let asks = plan.asks;
     let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, None));
     let host = Host {
         runtime: Arc::clone(&runtime),
@@ -337,15 +411,8 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
         reporters: Arc::clone(&reporters),
         asks: AskRoute::Memory,
     };
-    let (registry, backend, backend_reason) = match backends(setup, &team, &host).await {
-        Ok(found) => found,
-        Err(error) => {
-            session::remove_if_unused(&team).await?;
-            return Err(error);
-        }
-    };
+    let (registry, backend, backend_reason) = backends(setup, &team, &host).await?;
     let model = runtime.models.find(&full, &full)?;
-    let stop = CancellationToken::new();
     let context = lead_context(setup, &team, &id);
     let supervisor = Supervisor::start(
         SupervisorParts {
@@ -394,7 +461,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     reporter.set_state(AgentState::Starting).await?;
     reporter.set_state(AgentState::Idle).await?;
     drop(spawn_in(&context, Arc::clone(&reporter).flush(stop.clone())));
-    let lead = Lead::new(built.agent, mailbox, supervisor, reporter, &stop);
+    let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, &stop);
     let mut warnings = setup.loaded.warnings.clone();
     warnings.extend(discovery.errors.into_iter().chain(discovery.warnings));
     warnings.extend(built.notices);
@@ -501,17 +568,26 @@ fn lead_record(team: &Team, run_id: &RunId, model: String) -> Result<RunRecord, 
 }
 
 impl Session {
-    /// Ends in order: teammates first (unless panes are to stay), then the record, then the team if
-    /// nobody needed it. Returns what could not be ended as it should.
+    /// Ends in order: teammates first (with `keep_panes` those in panes stay), then the record, then the
+    /// team if nobody needed it. Returns what could not be ended as it should.
     pub async fn finish(self, keep_panes: bool) -> Vec<String> {
         let mut troubles = Vec::new();
-        let keeps = keep_panes && self.backend != BackendType::InProcess;
-        if !keeps {
-            for (name, outcome) in self.lead.supervisor.stop_all("the leader ends").await {
-                if !matches!(&outcome, crate::team::supervisor::StopOutcome::Over(e) if e.state == AgentState::Stopped)
-                {
-                    troubles.push(format!("{name} did not end in order: {outcome:?}"));
-                }
+        let supervisor = &self.lead.supervisor;
+        let mut ending = supervisor.living().await;
+        if keep_panes {
+            match self.team.bound_to_leader(&ending).await {
+                Ok(bound) => ending = bound,
+                Err(error) => troubles.push(format!("nobody is kept: {error}")),
+            }
+        }
+        let why = "the leader ends";
+        let stops = ending.into_iter().map(|name| async move {
+            let outcome = supervisor.stop(&name, "team-lead", why, Insistence::Insist, true).await;
+            (name, outcome)
+        });
+        for (name, outcome) in join_all(stops).await {
+            if !matches!(&outcome, StopOutcome::Over(e) if e.state == AgentState::Stopped) {
+                troubles.push(format!("{name} did not end in order: {outcome:?}"));
             }
         }
         self.backends.close().await;

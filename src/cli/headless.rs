@@ -21,6 +21,7 @@ use crate::team::lead::Settled;
 use crate::wire::error::{ErrorReport, ExitKind};
 use crate::wire::ids::SessionId;
 use crate::wire::permission::PermissionMode;
+use crate::wire::time::Timestamp;
 use crate::wire::worker::AskPolicy;
 use serde_json::json;
 use std::sync::Arc;
@@ -95,17 +96,16 @@ pub async fn answer(
         lines.print(&init(&session));
         let (team, id) = (session.team.clone(), session.id.clone());
         let context = Arc::clone(&session.lead.agent.core().context);
-        let end = feed_end.clone();
+        let (end, from) = (feed_end.clone(), since.clone());
         spawn_in(&context, async move {
-            feed::follow(team, since, end, |event| lines.team_event(event, &id)).await
+            feed::follow(team, from, end, |event| lines.team_event(event, &id)).await
         })
     });
     let mut run = Run { rounds: 0, text: String::new(), last: None, interrupted: false };
     let outcome = run.until_quiet(setup, &mut session, prompt, &cancel, &mut signals).await;
-    let denied = denied_elsewhere(&session).await?;
-    let mut result = run.result(&session, started, denied).await?;
+    let mut result = run.result(&session, started, &since).await;
     if let Err(error) = outcome {
-        result.fail(error);
+        result.trouble(error);
     }
     for trouble in session.finish(setup.shared.keep_team).await {
         out::warning(trouble);
@@ -118,7 +118,7 @@ pub async fn answer(
             Err(error) => out::warning(error),
         }
     }
-    print(&result.object, format, printer);
+    print(&result, format, printer);
     if let Some(error) = result.object.error.clone() {
         CliError { exit: ExitKind::Failed, report: error }
             .show(setup.shared.json || format != OutputFormat::Text);
@@ -126,13 +126,16 @@ pub async fn answer(
     Ok(result.exit)
 }
 
-fn print(result: &RunResult, format: OutputFormat, printer: Option<Printer>) {
+fn print(outcome: &Outcome, format: OutputFormat, printer: Option<Printer>) {
+    let result = &outcome.object;
     match (format, printer) {
         (OutputFormat::StreamJson, Some(printer)) => printer.finish(result),
         (OutputFormat::Text, _) => {
-            let is_answer = result.error.is_none() || result.subtype == Subtype::ErrorMaxTurns;
-            if is_answer && !result.result.is_empty() {
+            if outcome.is_answer && !result.result.is_empty() {
                 out::line(result.result.trim_end());
+            }
+            if result.stop_reason.is_some() {
+                out::warning("the answer is cut: it reached the model's limit of output tokens");
             }
         }
         (OutputFormat::Json | OutputFormat::StreamJson, _) => out::line(json!(result)),
@@ -161,10 +164,30 @@ struct Run {
 struct Outcome {
     object: RunResult,
     exit: Option<ExitKind>,
+    /// Whether the result is the model's answer, and no error's words.
+    is_answer: bool,
 }
 
 impl Outcome {
+    /// Something went wrong beside the turns: an answer that is there stays.
+    fn trouble(&mut self, error: CliError) {
+        if !self.is_answer || self.object.result.is_empty() {
+            if self.object.error.is_none() {
+                self.fail(error);
+            }
+            return;
+        }
+        self.exit = worst(self.exit.into_iter().chain([error.exit]));
+        if self.object.error.is_none() {
+            self.object.is_error = true;
+            self.object.subtype = Subtype::ErrorDuringExecution;
+            self.object.error = Some(error.report);
+        }
+    }
+
+    /// There is no answer but an error.
     fn fail(&mut self, error: CliError) {
+        self.is_answer = false;
         self.exit = worst(self.exit.into_iter().chain([error.exit]));
         self.object.is_error = true;
         self.object.subtype = Subtype::ErrorDuringExecution;
@@ -184,6 +207,7 @@ impl Run {
         signals: &mut mpsc::UnboundedReceiver<Signalled>,
     ) -> Result<(), CliError> {
         let mut input = TurnInput::Prompt(user_message(&session.lead.agent, prompt).await);
+        let mut deadline = None;
         loop {
             let end = {
                 let turn = session.lead.turn(input, cancel);
@@ -203,7 +227,11 @@ impl Run {
             if self.interrupted {
                 return Ok(());
             }
-            let limit = setup.shared.wait.map(Duration::from_secs);
+            // One for the whole run, from the first answer on: mail does not start it anew.
+            let deadline = *deadline.get_or_insert_with(|| {
+                let wait = setup.shared.wait.map(Duration::from_secs)?;
+                tokio::time::Instant::now().checked_add(wait)
+            });
             let settled = tokio::select! {
                 biased;
                 Some(_) = signals.recv() => {
@@ -211,7 +239,7 @@ impl Run {
                     return Ok(());
                 }
                 settled = session.lead.settle() => settled?,
-                () = async { match limit { Some(limit) => tokio::time::sleep(limit).await, None => std::future::pending().await } } => return Ok(()),
+                () = async { match deadline { Some(at) => tokio::time::sleep_until(at).await, None => std::future::pending().await } } => return Ok(()),
             };
             match settled {
                 Settled::Mail => input = TurnInput::Mail,
@@ -230,11 +258,22 @@ impl Run {
         }
     }
 
-    async fn result(&self, session: &Session, started: Instant, denied: bool) -> Result<Outcome, CliError> {
+    /// What came of it. What cannot be found out any more is said in the result and does not replace it.
+    async fn result(&self, session: &Session, started: Instant, since: &Timestamp) -> Outcome {
+        let mut troubles = Vec::new();
+        let denied = denied_elsewhere(session, since).await.unwrap_or_else(|error| {
+            troubles.push(error);
+            false
+        });
         let tally = &session.runtime.tally;
-        let Spent { total, by_model } = spent::so_far(&session.team, &session.runtime).await?;
+        let Spent { total, by_model } =
+            spent::so_far(&session.team, &session.runtime).await.unwrap_or_else(|error| {
+                troubles.push(error);
+                Spent { total: tally.total(), by_model: tally.by_model() }
+            });
         let denials = tally.denials();
         let nobody = denied || denials.iter().any(|d| d.nobody_to_ask);
+        let is_cut = self.last.as_ref().is_some_and(|end| end.cut);
         let mut outcome = Outcome {
             object: RunResult {
                 kind: "result",
@@ -242,6 +281,7 @@ impl Run {
                 is_error: false,
                 result: self.text.clone(),
                 partial: None,
+                stop_reason: is_cut.then_some("max_tokens"),
                 session_id: session.id.clone(),
                 num_turns: self.rounds,
                 duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -252,10 +292,20 @@ impl Run {
                 error: None,
             },
             exit: nobody.then_some(ExitKind::Denied),
+            is_answer: true,
         };
+        self.judge(&mut outcome);
+        for error in troubles {
+            outcome.trouble(error);
+        }
+        outcome
+    }
+
+    /// How the last turn ended, as subtype, error and exit status.
+    fn judge(&self, outcome: &mut Outcome) {
         if self.interrupted {
             outcome.fail(CliError::new(ExitKind::Interrupted, "interrupted", "the run was interrupted", ""));
-            return Ok(outcome);
+            return;
         }
         match self.last.as_ref().map(|end| &end.status) {
             Some(TurnStatus::Failed(error)) => {
@@ -285,7 +335,6 @@ impl Run {
             }
             Some(TurnStatus::Completed) | None => {}
         }
-        Ok(outcome)
     }
 }
 
@@ -311,10 +360,12 @@ pub fn turn_error(error: &TurnError) -> CliError {
     }
 }
 
-/// Whether a call in any process was denied because nobody could be asked.
-async fn denied_elsewhere(session: &Session) -> Result<bool, CliError> {
+/// Whether a call in any process was denied in this run because nobody could be asked. A resumed session
+/// keeps the asks of earlier runs.
+async fn denied_elsewhere(session: &Session, since: &Timestamp) -> Result<bool, CliError> {
     let paths = session.team.paths.clone();
     let dir = paths.asks_dir();
     let all = session.team.disk.run(&dir, move || asks::list(&paths)).await?;
-    Ok(all.iter().any(|(ask, _, _)| ask.closed.as_ref().is_some_and(|c| c.reason == NOBODY)))
+    let mut new = all.iter().filter(|(ask, _, _)| ask.created_at >= *since);
+    Ok(new.any(|(ask, _, _)| ask.closed.as_ref().is_some_and(|c| c.reason == NOBODY)))
 }

@@ -12,7 +12,7 @@ use crate::wire::event::{Event, EventKind};
 use crate::wire::ids::{AgentName, TeamName};
 use crate::wire::open::Open;
 use crate::wire::settings::Durability;
-use crate::wire::team::{Member, TeamFile};
+use crate::wire::team::{BackendType, Member, TeamFile};
 use serde_json::{Map, Value};
 
 /// The shared handle.
@@ -51,6 +51,16 @@ impl Team {
     pub async fn member(&self, name: &AgentName) -> Result<Option<Member>, StoreError> {
         let roster = self.roster().await?;
         Ok(latest(&roster, name).cloned())
+    }
+
+    /// Those of `living` that cannot outlive their leader; the others have panes of their own.
+    pub async fn bound_to_leader(&self, living: &[AgentName]) -> Result<Vec<AgentName>, StoreError> {
+        let roster = self.roster().await?;
+        let has_pane = |name: &&AgentName| {
+            latest(&roster, name)
+                .is_some_and(|m| matches!(m.backend_type, BackendType::Tmux | BackendType::Iterm2))
+        };
+        Ok(living.iter().filter(|name| !has_pane(name)).cloned().collect())
     }
 
     /// Appends to the event log; a failure is logged and shown by `doctor`, never fatal.

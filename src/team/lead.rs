@@ -3,10 +3,11 @@
 use super::context::Team;
 use super::mailbox::{FileMailbox, is_for_model};
 use super::pump::{Control, Pump};
-use super::reporter::Reporter;
+use super::reporter::{Reporter, Reporters};
 use super::supervisor::Supervisor;
 use super::wake::Topic;
 use crate::agent::context::spawn_in;
+use crate::agent::events::AgentEvent;
 use crate::agent::turn::{Agent, TurnEnd, TurnInput, TurnStatus};
 use crate::store::error::StoreError;
 use crate::store::{asks, run};
@@ -14,6 +15,7 @@ use crate::wire::ask::AskStatus;
 use crate::wire::ids::{AgentName, RunId};
 use crate::wire::mail::Wake;
 use crate::wire::run::AgentState;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
@@ -38,17 +40,21 @@ pub struct Lead {
     pub supervisor: Supervisor,
     /// Its run record.
     pub reporter: Arc<Reporter>,
+    /// The run records of all agents in this process.
+    reporters: Arc<Reporters>,
     interrupts: watch::Receiver<u64>,
 }
 
 /// What one look at the team saw; two equal looks in a row are one consistent picture, since every
 /// change raises a number.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Picture {
     members: Vec<(AgentName, RunId, AgentState, u64, u64, u64)>,
     lead_seq: u64,
     open_asks: usize,
     busy: bool,
+    /// Members whose record cannot be read, and why. Whether they live, the supervisor knows.
+    damaged: Vec<(AgentName, String)>,
 }
 
 impl Lead {
@@ -58,6 +64,7 @@ impl Lead {
         mailbox: Arc<FileMailbox>,
         supervisor: Supervisor,
         reporter: Arc<Reporter>,
+        reporters: Arc<Reporters>,
         cancel: &CancellationToken,
     ) -> Self {
         let (out, mut controls) = mpsc::unbounded_channel();
@@ -77,7 +84,7 @@ impl Lead {
                 }
             }
         }));
-        Self { agent, mailbox, supervisor, reporter, interrupts }
+        Self { agent, mailbox, supervisor, reporter, reporters, interrupts }
     }
 
     fn team(&self) -> &Team {
@@ -146,11 +153,20 @@ impl Lead {
         let mut runs = hub.signal(Topic::Runs);
         let mut asks = hub.signal(Topic::Asks);
         let mut team = hub.signal(Topic::Team);
+        let mut told = HashSet::new();
         loop {
             if self.has_mail().await {
                 return Ok(Settled::Mail);
             }
             let first = self.look().await?;
+            for (name, why) in &first.damaged {
+                if self.reporters.write_again(name).await || !told.insert(name.clone()) {
+                    continue;
+                }
+                let core = self.agent.core();
+                let notice = format!("{name} counts as busy as long as its process lives: {why}");
+                core.runtime.observer.event(&core.context, &AgentEvent::Notice(notice));
+            }
             if !first.busy && first == self.look().await? && !self.has_mail().await {
                 return Ok(Settled::Quiet);
             }
@@ -169,7 +185,7 @@ impl Lead {
         let dir = team.paths.dir().to_owned();
         let disk = team.disk.clone();
         disk.run(&dir, move || {
-            let mut picture = Picture { members: Vec::new(), lead_seq: 0, open_asks: 0, busy: false };
+            let mut picture = Picture::default();
             for name in living {
                 let counts = match team.inbox(&name).counts() {
                     Ok(counts) => counts,
@@ -180,8 +196,8 @@ impl Lead {
                     }
                     Err(error) => return Err(error),
                 };
-                match run::load(&team.paths, &name)? {
-                    Some(record) => {
+                match run::load(&team.paths, &name) {
+                    Ok(Some(record)) => {
                         picture.busy |= record.state != AgentState::Idle || counts.waiting_turn > 0;
                         picture.members.push((
                             name,
@@ -192,7 +208,11 @@ impl Lead {
                             counts.last_seq,
                         ));
                     }
-                    None => picture.busy = true,
+                    Ok(None) => picture.busy = true,
+                    Err(error) => {
+                        picture.busy = true;
+                        picture.damaged.push((name, error.to_string()));
+                    }
                 }
             }
             picture.lead_seq = team.inbox(&AgentName::team_lead()).counts()?.last_seq;

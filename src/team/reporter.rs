@@ -157,6 +157,16 @@ impl Reporters {
             table.remove(&reporter.name);
         }
     }
+
+    /// Writes the record of an agent of this process again, whose file is damaged; `false` when it is of
+    /// another process, or cannot be written.
+    pub async fn write_again(&self, name: &AgentName) -> bool {
+        let reporter = self.table().get(name).cloned();
+        match reporter {
+            Some(reporter) => reporter.write().await.is_ok(),
+            None => false,
+        }
+    }
 }
 
 impl Observer for Reporters {

@@ -36,6 +36,9 @@ pub struct RunResult {
     /// What had come of the answer when the model failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
+    /// `max_tokens` when the answer breaks off at the model's limit of output; else left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<&'static str>,
     /// The session.
     pub session_id: SessionId,
     /// Rounds of the main agent.

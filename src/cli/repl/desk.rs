@@ -27,7 +27,6 @@ use crate::team::wake::{Signal, Topic};
 use crate::wire::ids::AgentName;
 use crate::wire::mail::Draft;
 use crate::wire::run::AgentState;
-use crate::wire::team::BackendType;
 use anstyle::Style;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,7 +79,6 @@ pub struct Desk {
     runtime: Arc<Runtime>,
     core: Arc<AgentCore>,
     supervisor: Supervisor,
-    backend: BackendType,
     user: FileMailbox,
     question: Option<Question>,
     interrupted: Option<Instant>,
@@ -98,7 +96,6 @@ impl Desk {
             runtime: Arc::clone(&session.runtime),
             core: Arc::clone(session.lead.agent.core()),
             supervisor: session.lead.supervisor.clone(),
-            backend: session.backend,
             user: FileMailbox::new(team.clone(), AgentName::user(), 1, None),
             team,
             question: None,
@@ -187,7 +184,8 @@ impl Desk {
 
     async fn ask_to_leave(&mut self) -> Result<Step, CliError> {
         let living = self.supervisor.living().await;
-        let (question, lines) = Question::ask(&living, self.backend);
+        let bound = self.team.bound_to_leader(&living).await?;
+        let (question, lines) = Question::ask(&living, &bound);
         self.question = Some(question);
         self.console.printer.lines(&lines);
         Ok(Step::Go)

@@ -1,7 +1,6 @@
 //! Leaving, and the question before it when teammates are still alive.
 
 use crate::wire::ids::AgentName;
-use crate::wire::team::BackendType;
 
 /// How the session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,27 +36,34 @@ pub struct Question {
 }
 
 impl Question {
-    /// The question and its words.
-    pub fn ask(living: &[AgentName], backend: BackendType) -> (Self, Vec<String>) {
-        let can_keep = !living.is_empty() && backend != BackendType::InProcess;
-        let names: Vec<&str> = living.iter().map(AgentName::as_str).collect();
-        let lines = match (living.len(), can_keep) {
-            (0, _) => vec!["Leave? y leaves (so does Ctrl-C), n stays".to_owned()],
-            (count, false) => vec![
-                format!(
-                    "{} {} still alive, in this process, and cannot live on without it.",
-                    names.join(", "),
-                    is(count)
-                ),
-                "Stop them and leave? y leaves (so does Ctrl-C), n stays".to_owned(),
-            ],
-            (count, true) => vec![
-                format!("{} {} still alive.", names.join(", "), is(count)),
+    /// The question and its words; `bound` are those of the living that run in this process.
+    pub fn ask(living: &[AgentName], bound: &[AgentName]) -> (Self, Vec<String>) {
+        let free: Vec<AgentName> = living.iter().filter(|name| !bound.contains(name)).cloned().collect();
+        let mut lines = Vec::new();
+        if !free.is_empty() {
+            lines.push(format!("{} still alive.", are(&free)));
+        }
+        if !bound.is_empty() {
+            lines
+                .push(format!("{} still alive, in this process, and cannot live on without it.", are(bound)));
+        }
+        let choice = match (free.is_empty(), bound.is_empty()) {
+            (true, true) => "Leave? y leaves (so does Ctrl-C), n stays".to_owned(),
+            (true, false) => "Stop them and leave? y leaves (so does Ctrl-C), n stays".to_owned(),
+            (false, true) => {
                 "Leave? y stops them first (so does Ctrl-C), k leaves and keeps them running, n stays"
-                    .to_owned(),
-            ],
+                    .to_owned()
+            }
+            (false, false) => {
+                let free: Vec<&str> = free.iter().map(AgentName::as_str).collect();
+                format!(
+                    "Leave? y stops all first (so does Ctrl-C), k leaves and keeps {} running, n stays",
+                    free.join(", ")
+                )
+            }
         };
-        (Self { can_keep }, lines)
+        lines.push(choice);
+        (Self { can_keep: !free.is_empty() }, lines)
     }
 
     /// What an answer means; `None` when it is none.
@@ -71,8 +77,10 @@ impl Question {
     }
 }
 
-fn is(count: usize) -> &'static str {
-    if count == 1 { "is" } else { "are" }
+/// `anna is`, `anna, ben are`.
+fn are(agents: &[AgentName]) -> String {
+    let names: Vec<&str> = agents.iter().map(AgentName::as_str).collect();
+    format!("{} {}", names.join(", "), if agents.len() == 1 { "is" } else { "are" })
 }
 
 #[cfg(test)]
@@ -82,14 +90,25 @@ mod tests {
     #[test]
     fn only_teammates_in_panes_can_be_kept() {
         let anna = [AgentName::new("anna").expect("a name")];
-        let (here, lines) = Question::ask(&anna, BackendType::InProcess);
+        let (here, lines) = Question::ask(&anna, &anna);
         assert_eq!(lines[0], "anna is still alive, in this process, and cannot live on without it.");
         assert_eq!(
             (here.answer("k"), here.answer("y"), here.answer("n")),
             (None, Some(Some(Teammates::Stop)), Some(None))
         );
-        let (panes, _) = Question::ask(&anna, BackendType::Tmux);
+        let (panes, _) = Question::ask(&anna, &[]);
         assert_eq!(panes.answer("k"), Some(Some(Teammates::Keep)));
-        assert_eq!(Question::ask(&[], BackendType::Tmux).0.answer("k"), None);
+        assert_eq!(Question::ask(&[], &[]).0.answer("k"), None);
+        let both = [anna[0].clone(), AgentName::new("ben").expect("a name")];
+        let (mixed, lines) = Question::ask(&both, &anna);
+        assert_eq!(mixed.answer("k"), Some(Some(Teammates::Keep)));
+        assert_eq!(
+            lines,
+            [
+                "ben is still alive.",
+                "anna is still alive, in this process, and cannot live on without it.",
+                "Leave? y stops all first (so does Ctrl-C), k leaves and keeps ben running, n stays",
+            ]
+        );
     }
 }

@@ -179,6 +179,9 @@ impl Repl {
 
     fn ended(&mut self, end: &TurnEnd) {
         match &end.status {
+            TurnStatus::Completed if end.cut => {
+                self.desk.warn("the answer is cut: it reached the model's limit of output tokens");
+            }
             TurnStatus::Completed => {}
             TurnStatus::Cancelled => self.desk.warn("interrupted"),
             TurnStatus::MaxRounds => {
