@@ -13,6 +13,7 @@ mod mailbox;
 mod model_errors;
 mod panes;
 mod permissions;
+mod runs;
 mod secrets;
 mod shutdown;
 mod signals;

@@ -123,6 +123,9 @@ fn message(out: &mut TcpStream, shared: &Shared, request: &Request, parts: &[Par
         });
         state.next = made + 1;
         state.issued.note(&blocks);
+        if parts.iter().any(|p| matches!(p, Part::Stop("pause_turn"))) {
+            state.issued.pause(&blocks);
+        }
         let output = blocks.iter().map(|b| b.to_string().len().div_ceil(4)).sum::<usize>();
         let usage = json!({ "input_tokens": found.input, "cache_creation_input_tokens": found.creation,
                             "cache_read_input_tokens": found.read, "output_tokens": output });

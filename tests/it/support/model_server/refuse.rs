@@ -38,9 +38,15 @@ const BLOCK_FIELDS: [(&str, &[&str]); 7] = [
 pub struct Issued {
     calls: BTreeMap<String, Value>,
     redacted: BTreeSet<String>,
+    paused: Vec<Value>,
 }
 
 impl Issued {
+    /// Remembers a reply that was paused: its message may end the conversation.
+    pub fn pause(&mut self, blocks: &[Value]) {
+        self.paused.push(blocks.into());
+    }
+
     /// Remembers the blocks of a reply.
     pub fn note(&mut self, blocks: &[Value]) {
         for block in blocks {
@@ -99,10 +105,18 @@ pub fn request(request: &Request, issued: &Issued) -> Refusal {
     thinking(body)?;
     let list = body["messages"].as_array().ok_or("messages: field required")?;
     messages(list)?;
-    check(list.last().is_some_and(|m| m["role"] == "user"), || {
-        "the conversation must end with a user message".into()
-    })?;
+    let goes_on = |m: &Value| m["role"] == "user" || issued.paused.contains(&bare(&m["content"]));
+    check(list.last().is_some_and(goes_on), || "the conversation must end with a user message".into())?;
     list.iter().flat_map(|m| m["content"].as_array().into_iter().flatten()).try_for_each(|b| own(b, issued))
+}
+
+/// Blocks without their cache markers.
+fn bare(blocks: &Value) -> Value {
+    let mut bare = blocks.clone();
+    for block in bare.as_array_mut().into_iter().flatten() {
+        block.as_object_mut().map(|block| block.remove("cache_control"));
+    }
+    bare
 }
 
 fn thinking(body: &Value) -> Refusal {
