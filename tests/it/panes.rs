@@ -350,6 +350,26 @@ fn without_tmux_the_wish_for_it_is_an_error_and_auto_is_not() {
 }
 
 #[test]
+fn long_prompts_and_odd_names_reach_a_pane_unchanged() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let tmux = Tmux::start(&world);
+    let before = tmux.panes("#{pane_id}");
+    let long = format!("ID:odd $(id) `x` ; \"q\" #{{pane_id}}\n{}\\;", "käse \u{1F41D} ".repeat(16_000));
+    server.on(prompt("ID:lead"), [[start("a", "Änne #{pane_id} ; $x", &long)].into()]);
+    server.always(prompt("ID:lead"), say("Ok."));
+    server.on(prompt("ID:odd"), [[gate("odd"), say("It came whole.")].into()]);
+    let leader = tmux.leader(&world.env, &STREAM);
+    server.reached("odd");
+    assert_eq!(server.last_of("ID:odd").messages()[0]["content"][1]["text"], long);
+    server.open("odd");
+    assert_eq!(leader.wait(), 0, "{}", leader.stderr());
+    assert!(server.last_of("ID:lead").mail().concat().join("\n").contains("It came whole."));
+    assert_eq!(world.members()[0]["displayName"], "Änne #{pane_id} ; $x");
+    wait::until("the panes are gone", || tmux.panes("#{pane_id}") == before);
+}
+
+#[test]
 fn a_script_plays_in_every_pane() {
     let world = World::new();
     let tmux = Tmux::start(&world);

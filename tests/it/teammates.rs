@@ -95,7 +95,7 @@ fn a_teammate_reports_and_the_leader_is_woken_once() {
     // The teammate's own request: who it is, what it may use, what it was told.
     let anna = server.last_of("ID:anna");
     assert!(anna.tools().contains(&"SendMessage") && anna.tools().contains(&"Agent"), "{:?}", anna.tools());
-    assert!(anna.system().contains("member of a team"));
+    assert!(anna.system().contains(&format!("You are `anna` in the team `{team}`")), "{}", anna.system());
 
     // The stream tells of it.
     let lines = done.lines();
