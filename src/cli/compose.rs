@@ -637,6 +637,12 @@ pub async fn worker(
     let watch =
         orphan::watch(team.clone(), spec.name.clone(), spec.incarnation, what, control.cancel.clone());
     drop(spawn_in(&teammate::context(&spec), watch));
-    let host = Host { runtime, team, reporters, asks: AskRoute::Mail };
-    Ok(teammate::run(host, spec, control).await)
+    let host = Host { runtime, team: team.clone(), reporters, asks: AskRoute::Mail };
+    let exit = teammate::run(host, spec, control).await;
+    if orphan::is_alone(&team).await
+        && let Err(error) = tmux::release_own_pane(setup.environment.all(), std::process::id()).await
+    {
+        tracing::warn!(%error, "the pane may stay after its worker has ended");
+    }
+    Ok(exit)
 }

@@ -47,6 +47,11 @@ pub async fn watch(
     }
 }
 
+/// Whether the leader's process is gone, and nobody reads how its workers end.
+pub async fn is_alone(team: &Team) -> bool {
+    leader(team).await.is_some_and(|leader| !process::is_alive(&leader))
+}
+
 async fn leader(team: &Team) -> Option<ProcessId> {
     let (paths, name) = (team.paths.clone(), AgentName::team_lead());
     let file = paths.run(&name);
