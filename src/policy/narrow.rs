@@ -46,9 +46,15 @@ fn width(mode: PermissionMode) -> u8 {
     }
 }
 
+/// Whether `wanted` lets more through without a person than `own`.
+pub fn is_wider(wanted: PermissionMode, own: PermissionMode) -> bool {
+    width(wanted) > width(own)
+}
+
 /// Narrows mode and rules for a child.
 ///
-/// A wish for `plan` is always honoured. Else a parent in `bypassPermissions`, `acceptEdits` or
+/// `plan` is always honoured, whether the spawn or the definition says it: a kind of agent that only reads
+/// is not made to write by the call that starts it. Else a parent in `bypassPermissions`, `acceptEdits` or
 /// `auto` gives its own mode; else the spawn's mode counts, then the definition's, unless it is wider.
 /// With `allowed_tools` the allow rules are replaced by what it names and the parent may do; rules of
 /// the command line and of managed settings stay, and rules that deny or ask always do.
@@ -65,7 +71,13 @@ pub fn narrow(parent: Parent<'_>, wish: Wish<'_>) -> Narrowed {
 fn mode(parent: PermissionMode, wish: Wish<'_>, notes: &mut Vec<String>) -> PermissionMode {
     use PermissionMode::{AcceptEdits, Auto, BypassPermissions, Plan};
     let Some(wanted) = wish.mode.or(wish.definition) else { return parent };
-    if wanted == Plan || wanted == parent {
+    if wish.definition == Some(Plan) && wanted != Plan {
+        notes.push(format!("mode {} was not used: this kind of agent works in plan mode", wanted.as_str()));
+    }
+    if [wish.mode, wish.definition].contains(&Some(Plan)) {
+        return Plan;
+    }
+    if wanted == parent {
         return wanted;
     }
     let (wanted_name, parent_name) = (wanted.as_str(), parent.as_str());
@@ -75,7 +87,7 @@ fn mode(parent: PermissionMode, wish: Wish<'_>, notes: &mut Vec<String>) -> Perm
         ));
         return parent;
     }
-    if width(wanted) > width(parent) {
+    if is_wider(wanted, parent) {
         notes.push(format!(
             "mode {wanted_name} was not granted: it is wider than the parent's, {parent_name}"
         ));

@@ -12,7 +12,29 @@ fn modes() {
     let table = [
         (Default, None, None, Default, None),
         (Default, Some(Plan), None, Plan, None),
-        (Default, Some(DontAsk), Some(Plan), DontAsk, None),
+        (
+            Default,
+            Some(DontAsk),
+            Some(Plan),
+            Plan,
+            Some("mode dontAsk was not used: this kind of agent works in plan mode"),
+        ),
+        (
+            BypassPermissions,
+            Some(BypassPermissions),
+            Some(Plan),
+            Plan,
+            Some("mode bypassPermissions was not used: this kind of agent works in plan mode"),
+        ),
+        (
+            Default,
+            Some(Default),
+            Some(Plan),
+            Plan,
+            Some("mode default was not used: this kind of agent works in plan mode"),
+        ),
+        (Default, Some(DontAsk), None, DontAsk, None),
+        (Default, Some(Plan), Some(DontAsk), Plan, None),
         (Default, None, Some(Plan), Plan, None),
         (
             Default,
