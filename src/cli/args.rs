@@ -1,6 +1,7 @@
 //! The command line: what can be written, and what it means before anything is looked up.
 
 use super::commands::Command;
+use super::settings::Trust;
 use clap::{Args, Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -50,7 +51,8 @@ pub struct Shared {
     /// The model: PROVIDER:NAME (anthropic:…, scripted:FILE) or an alias (default, strong, fast).
     #[arg(long, global = true, value_name = "MODEL")]
     pub model: Option<String>,
-    /// How calls are decided that no rule decides: default, acceptEdits, plan, dontAsk, bypassPermissions.
+    /// How calls are decided that no rule decides: default, acceptEdits, plan, auto,
+    /// dontAsk, bypassPermissions.
     #[arg(long, global = true, value_name = "MODE")]
     pub permission_mode: Option<String>,
     /// Rules that allow, such as `Bash(git log:*)`; may be repeated or separated by commas.
@@ -86,6 +88,9 @@ pub struct Shared {
     /// A settings file, or settings as JSON text.
     #[arg(long, global = true, value_name = "FILE|JSON")]
     pub settings: Option<String>,
+    /// Takes all that this project's settings files set; else they only restrict.
+    #[arg(long, global = true)]
+    pub trust: bool,
     /// Names the session; must be new.
     #[arg(long, global = true, value_name = "ID")]
     pub session_id: Option<String>,
@@ -113,4 +118,11 @@ pub struct Shared {
     /// Shows more of what happens.
     #[arg(long, global = true, help_heading = None::<&str>)]
     pub verbose: bool,
+}
+
+impl Shared {
+    /// How much of the project's settings counts.
+    pub fn trusts(&self) -> Trust {
+        if self.trust { Trust::Full } else { Trust::None }
+    }
 }

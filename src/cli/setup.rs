@@ -62,7 +62,7 @@ impl Setup {
         })?;
         let paths = Paths::resolve(&|key| environment.get_os(key))?;
         logging::start(&paths.logs(), environment.get("FESTOON_LOG"))?;
-        let mut loaded = settings::load(&paths, &cwd, shared.settings.as_deref())?;
+        let mut loaded = settings::load(&paths, &cwd, shared.settings.as_deref(), shared.trusts())?;
         let limits = &mut loaded.settings.limits;
         limits.max_depth = shared.max_depth.or(limits.max_depth);
         limits.max_agents = shared.max_agents.or(limits.max_agents);
@@ -70,7 +70,7 @@ impl Setup {
         Ok(Self { environment, paths, disk: Disk::start()?, cwd, loaded, shared, crew: None })
     }
 
-    /// The same on another directory or settings, for a worker.
+    /// What "stored" survives, as the settings say.
     pub fn durability(&self) -> Durability {
         self.loaded.settings.durability.unwrap_or_default()
     }

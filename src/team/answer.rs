@@ -87,7 +87,13 @@ async fn remember(team: &Team, ask: &Ask) -> Result<(), StoreError> {
         ask.suggestions.iter().filter(|s| s.behavior == Behavior::Allow).map(|s| s.rule.clone()).collect();
     let cwd = PathBuf::from(&ask.cwd);
     let shown = cwd.clone();
-    team.disk.run(&shown, move || project_rules::allow(&cwd, &rules)).await
+    let project = team.paths.paths().project(&cwd);
+    team.disk
+        .run(&shown, move || {
+            project.make()?;
+            project_rules::allow(&cwd, &project.saved_rules(), &rules)
+        })
+        .await
 }
 
 async fn tell(team: &Team, ask: &Ask, word: &Word) -> Result<(), String> {

@@ -96,7 +96,11 @@ fn rules_allow_what_they_name() {
     attempt(&["--allowed-tools", "Edit(new.txt)", "--allowed-tools", "Bash(mv:*)"], None)
         .expect(5, &["touch"]);
     let settings = r#"{"permissions":{"allow":["Bash(touch:*)","Edit(*.txt)"]}}"#;
-    attempt(&[], Some(settings)).expect(0, &[]);
+    attempt(&["--trust"], Some(settings)).expect(0, &[]);
+    // A repository's own yes counts for nothing.
+    let tried = attempt(&[], Some(settings));
+    tried.expect(5, &["write", "touch"]);
+    assert!(tried.done.stderr.contains("a project may not set it for you: permissions.allow"));
     attempt(&["--permission-mode", "dontAsk", "--allowed-tools", "Bash(touch:*)"], None)
         .expect(0, &["write"]);
 }
@@ -109,7 +113,7 @@ fn denials_by_rule_are_no_failure_and_win_over_everything() {
     attempt(&with("Bash(touch:*),Edit(new.txt)"), None).expect(0, &["write", "touch"]);
     attempt(&with("Read(a.txt)"), None).expect(0, &["read", "look"]);
     let settings = r#"{"permissions":{"allow":["Write","Bash"],"deny":["Write(new.txt)"]}}"#;
-    let tried = attempt(&[], Some(settings));
+    let tried = attempt(&["--trust"], Some(settings));
     tried.expect(0, &["write"]);
     assert!(tried.says("write").contains("Write(new.txt)"), "{}", tried.says("write"));
 }
@@ -124,8 +128,9 @@ fn a_rule_that_asks_asks_even_when_all_is_allowed() {
 #[test]
 fn the_mode_of_the_settings_counts_and_the_flag_wins() {
     let settings = r#"{"permissions":{"defaultMode":"acceptEdits"}}"#;
-    attempt(&[], Some(settings)).expect(5, &["touch"]);
-    attempt(&["--permission-mode", "dontAsk"], Some(settings)).expect(0, &["write", "touch"]);
+    attempt(&["--trust"], Some(settings)).expect(5, &["touch"]);
+    attempt(&[], Some(settings)).expect(5, &["write", "touch"]);
+    attempt(&["--trust", "--permission-mode", "dontAsk"], Some(settings)).expect(0, &["write", "touch"]);
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn writable(dir: &Path) -> std::io::Result<()> {
 
 /// Settings and model, without asking anybody.
 fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> Vec<Check> {
-    let loaded = match settings::load(&desk.paths, cwd, shared.settings.as_deref()) {
+    let loaded = match settings::load(&desk.paths, cwd, shared.settings.as_deref(), shared.trusts()) {
         Ok(loaded) => loaded,
         Err(error) => return vec![Check::error("settings", error)],
     };
