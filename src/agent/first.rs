@@ -4,7 +4,7 @@
 
 use super::core::AgentCore;
 use super::events::AgentEvent;
-use super::instructions;
+use super::instructions::{self, Places};
 use super::turn::Agent;
 use crate::os::capture::capture;
 use crate::os::command::{CommandSpec, Exit};
@@ -76,8 +76,11 @@ async fn look_around(core: &AgentCore, in_git: bool) -> Arc<Surroundings> {
         return Arc::clone(found);
     }
     let user = runtime.paths.config_root().to_owned();
-    let (home, dir) = (runtime.home.clone(), cwd.clone());
-    let read = runtime.disk.run(cwd, move || Ok(instructions::collect(&user, home.as_deref(), &dir)));
+    let (home, dir, closed) = (runtime.home.clone(), cwd.clone(), core.permissions.closed.clone());
+    let read = runtime.disk.run(cwd, move || {
+        let places = Places { user: &user, home: home.as_deref(), cwd: &dir, closed: &closed };
+        Ok(instructions::collect(places))
+    });
     let git_status = async { if in_git { git_status(core).await } else { None } };
     let (read, git_status) = tokio::join!(read, git_status);
     // Only the end of the store thread can fail here, and with it everything else.

@@ -2,9 +2,11 @@
 //! directory, after the user's own.
 //!
 //! They are text for the model's first message, never settings. A file may import others with
-//! `@path`; what is missing, unreadable, or too much is named, and the rest is used.
+//! `@path`; what is missing, unreadable, or too much is named, and the rest is used. Whoever wrote a
+//! repository wrote its files too, so they bring in nothing from outside it, by path or by link; only the
+//! user's own file may name any place. What tools may not enter is not read here either.
 
-use super::resolve::resolve;
+use crate::os::file::{self, resolve};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::Read;
@@ -26,13 +28,30 @@ pub struct Instructions {
     pub notices: Vec<String>,
 }
 
-/// Collects the instructions that hold in `cwd`; `user` is the directory of the user's own files, `home`
-/// is for imports that begin with `~/`. Reads files, so it belongs on the store thread.
-pub fn collect(user: &Path, home: Option<&Path>, cwd: &Path) -> Instructions {
-    let mut collector = Collector { found: Instructions::default(), seen: HashSet::new(), home };
-    for dir in std::iter::once(user.to_owned()).chain(from_root(cwd)) {
+/// Where instructions are looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// The directory of the user's own files.
+    pub user: &'a Path,
+    /// For imports that begin with `~/`.
+    pub home: Option<&'a Path>,
+    /// The directory of work.
+    pub cwd: &'a Path,
+    /// Directories that nothing is read from; links resolved.
+    pub closed: &'a [PathBuf],
+}
+
+/// Collects the instructions that hold in a directory. Reads files, so it belongs on the store thread.
+pub fn collect(places: Places<'_>) -> Instructions {
+    let mut collector = Collector { found: Instructions::default(), seen: HashSet::new(), places };
+    for name in NAMES {
+        collector.take(&places.user.join(name), &Reach::Anywhere, 0);
+    }
+    let dirs = from_root(places.cwd);
+    let project = Reach::Below(dirs.first().map_or_else(|| resolve(places.cwd), |root| resolve(root)));
+    for dir in dirs {
         for name in NAMES {
-            collector.take(&dir.join(name), 0);
+            collector.take(&dir.join(name), &project, 0);
         }
     }
     collector.found
@@ -45,22 +64,37 @@ fn from_root(cwd: &Path) -> Vec<PathBuf> {
     all[..=root].iter().rev().map(|dir| (*dir).to_owned()).collect()
 }
 
+/// What a file may bring in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reach {
+    /// It is the user's own.
+    Anywhere,
+    /// Somebody else may have written it: only what lies below this directory, links resolved.
+    Below(PathBuf),
+}
+
 struct Collector<'a> {
     found: Instructions,
     seen: HashSet<PathBuf>,
-    home: Option<&'a Path>,
+    places: Places<'a>,
 }
 
 impl Collector<'_> {
-    fn take(&mut self, path: &Path, depth: usize) {
+    fn take(&mut self, path: &Path, reach: &Reach, depth: usize) {
         let real = resolve(path);
+        if !real.is_file() {
+            return;
+        }
+        if let Some(why) = self.refused(&real, reach) {
+            return self.not_used(path, &why);
+        }
         // Two names of one file, or a circle of imports, count once.
-        if !real.is_file() || !self.seen.insert(real.clone()) {
+        if !self.seen.insert(real.clone()) {
             return;
         }
         let text = match read(&real, MOST) {
             Ok(text) => text,
-            Err(why) => return self.found.notices.push(format!("{}: not used: {why}", path.display())),
+            Err(why) => return self.not_used(path, &why),
         };
         let text = text.trim();
         if text.is_empty() {
@@ -68,20 +102,53 @@ impl Collector<'_> {
         }
         if self.found.text.len() + text.len() > MOST {
             let why = format!("the instruction files are larger than {} kB together", MOST / 1024);
-            return self.found.notices.push(format!("{}: not used: {why}", path.display()));
+            return self.not_used(path, &why);
         }
         let _ = write!(self.found.text, "\n## {}\n\n{text}\n", path.display());
         for import in imports(text) {
-            let target = match (import.strip_prefix("~/"), self.home) {
-                (Some(rest), Some(home)) => home.join(rest),
-                _ => real.parent().unwrap_or(Path::new("/")).join(&import),
-            };
-            if depth >= IMPORT_DEPTH {
-                self.found.notices.push(format!("{}: not imported: too deep", target.display()));
-            } else if target.is_file() {
-                self.take(&target, depth + 1);
-            }
+            self.import(&import, &real, reach, depth);
         }
+    }
+
+    fn import(&mut self, import: &str, from: &Path, reach: &Reach, depth: usize) {
+        let from = from.parent().unwrap_or(Path::new("/"));
+        let target = match (import.strip_prefix("~/"), self.places.home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => from.join(import),
+        };
+        let real = resolve(&target);
+        if !real.is_file() {
+            return;
+        }
+        if depth >= IMPORT_DEPTH {
+            return self.found.notices.push(format!("{}: not imported: too deep", target.display()));
+        }
+        let reach = match reach {
+            // What the user imports from elsewhere is not the user's own.
+            Reach::Anywhere if !real.starts_with(resolve(self.places.user)) => {
+                if let Some(why) = self.refused(&real, &Reach::Anywhere) {
+                    return self.not_used(&target, &why);
+                }
+                Reach::Below(real.parent().unwrap_or(Path::new("/")).to_owned())
+            }
+            reach => reach.clone(),
+        };
+        self.take(&target, &reach, depth + 1);
+    }
+
+    /// Why a file, links resolved, is not for this reader.
+    fn refused(&self, real: &Path, reach: &Reach) -> Option<String> {
+        if self.places.closed.iter().any(|dir| real.starts_with(dir)) {
+            return Some("it belongs to the state of the agents".to_owned());
+        }
+        match reach {
+            Reach::Below(dir) if !real.starts_with(dir) => Some(format!("it lies outside {}", dir.display())),
+            Reach::Below(_) | Reach::Anywhere => None,
+        }
+    }
+
+    fn not_used(&mut self, path: &Path, why: &str) {
+        self.found.notices.push(format!("{}: not used: {why}", path.display()));
     }
 }
 
@@ -107,9 +174,12 @@ fn imports(text: &str) -> Vec<String> {
 }
 
 fn read(path: &Path, most: usize) -> Result<String, String> {
-    let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
+    let opened = file::open(path).map_err(|e| e.to_string())?;
+    if opened.path != path {
+        return Err("it was replaced by a link at this moment".to_owned());
+    }
     let mut bytes = Vec::new();
-    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    opened.file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
     if bytes.len() > most {
         return Err(format!("it is larger than {} kB", most / 1024));
     }
@@ -132,6 +202,83 @@ mod tests {
         (dir, root)
     }
 
+    fn found_in(user: &Path, root: &Path, cwd: &Path) -> Instructions {
+        let closed = [root.join("state/teams")];
+        collect(Places { user, home: Some(&root.join("home")), cwd, closed: &closed })
+    }
+
+    #[test]
+    fn a_repository_brings_in_nothing_from_outside() {
+        let (_dir, root) = files(&[
+            ("home/.ssh/id", "SECRET"),
+            ("state/teams/keys", "SECRET"),
+            ("repo/.git/HEAD", ""),
+            ("repo/AGENTS.md", "@~/.ssh/id @../home/.ssh/id @/ABS/home/.ssh/id @link.md @dir/id @sub/ok.md"),
+            ("repo/sub/ok.md", "fine @../../home/.ssh/id"),
+        ]);
+        use std::os::unix::fs::symlink;
+        let text = std::fs::read_to_string(root.join("repo/AGENTS.md")).expect("reads");
+        let text = text.replace("/ABS", &root.display().to_string());
+        std::fs::write(root.join("repo/AGENTS.md"), text).expect("writes");
+        symlink(root.join("home/.ssh/id"), root.join("repo/link.md")).expect("link");
+        symlink(root.join("home/.ssh"), root.join("repo/dir")).expect("link");
+        symlink(root.join("home/.ssh/id"), root.join("repo/sub/AGENTS.md")).expect("link");
+        symlink(root.join("state/teams/keys"), root.join("repo/sub/CLAUDE.md")).expect("link");
+        let found = found_in(&root.join("user"), &root, &root.join("repo/sub"));
+        assert!(!found.text.contains("SECRET") && found.text.contains("fine"), "{}", found.text);
+        let outside = |name: &str| {
+            format!(
+                "{}: not used: it lies outside {}",
+                root.join(name).display(),
+                root.join("repo").display()
+            )
+        };
+        let wanted = [
+            outside("home/.ssh/id"),
+            outside("repo/../home/.ssh/id"),
+            outside("home/.ssh/id"),
+            outside("repo/link.md"),
+            outside("repo/dir/id"),
+            outside("repo/sub/../../home/.ssh/id"),
+            outside("repo/sub/AGENTS.md"),
+            format!(
+                "{}: not used: it belongs to the state of the agents",
+                root.join("repo/sub/CLAUDE.md").display()
+            ),
+        ];
+        assert_eq!(found.notices, wanted);
+    }
+
+    #[test]
+    fn the_users_own_file_reaches_anywhere_and_what_it_imports_does_not() {
+        let (_dir, root) = files(&[
+            ("home/notes.md", "NOTES @shared/more.md @../other.md"),
+            ("home/shared/more.md", "MORE"),
+            ("other.md", "OTHER"),
+            ("state/teams/keys", "SECRET"),
+            ("user/AGENTS.md", "@~/notes.md @../state/teams/keys @extra.md"),
+            ("user/extra.md", "EXTRA @../other.md"),
+        ]);
+        let found = found_in(&root.join("user"), &root, &root.join("repo"));
+        for (word, used) in
+            [("NOTES", true), ("MORE", true), ("SECRET", false), ("EXTRA", true), ("OTHER", true)]
+        {
+            assert_eq!(found.text.contains(word), used, "{word}");
+        }
+        let wanted = [
+            format!(
+                "{}: not used: it lies outside {}",
+                root.join("home/../other.md").display(),
+                root.join("home").display()
+            ),
+            format!(
+                "{}: not used: it belongs to the state of the agents",
+                root.join("user/../state/teams/keys").display()
+            ),
+        ];
+        assert_eq!(found.notices, wanted);
+    }
+
     #[test]
     fn files_count_from_the_root_down_and_once_each() {
         let (_dir, root) = files(&[
@@ -144,7 +291,7 @@ mod tests {
             ("AGENTS.md", "outside"),
         ]);
         std::os::unix::fs::symlink("AGENTS.md", root.join("repo/CLAUDE.md")).expect("link");
-        let found = collect(&root.join("user"), None, &root.join("repo/sub"));
+        let found = found_in(&root.join("user"), &root, &root.join("repo/sub"));
         let at = |name: &str| root.join(name).display().to_string();
         let wanted = format!(
             "\n## {}\n\nmine\n\n## {}\n\nroot, see @docs/more.md and `@docs/code.md`, not @home.\n\n## {}\n\nmore, back \
@@ -162,7 +309,7 @@ mod tests {
         let (_dir, root) = files(&[("AGENTS.md", "x"), ("CLAUDE.md", "")]);
         std::fs::write(root.join("AGENTS.md"), [0xff, 0xfe]).expect("file");
         std::fs::write(root.join("CLAUDE.md"), "a".repeat(MOST + 1)).expect("file");
-        let found = collect(Path::new("/nonexistent"), None, &root);
+        let found = found_in(Path::new("/nonexistent"), &root, &root);
         assert_eq!(found.text, "");
         let wanted = [
             format!("{}: not used: it is not UTF-8", root.join("AGENTS.md").display()),
