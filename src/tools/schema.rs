@@ -62,6 +62,25 @@ pub fn validate(spec: &ToolSpec, input: &Value) -> Result<(), String> {
     Err(text)
 }
 
+/// Writes whole numbers as integers, wherever they stand: to JSON `1e4`, `30000.0` and `30000` are the same
+/// kind of number, and a schema's `integer` means all of them.
+pub fn whole_numbers(value: &mut Value) {
+    /// From here on not every whole number has a float of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.as_i64().is_none() && number.as_u64().is_none() => {
+            if let Some(float) = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < EXACT) {
+                #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
+                let whole = float as i64;
+                *value = Value::from(whole);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 fn fault(error: &ValidationError<'_>) -> String {
     let place = place(error.instance_path().as_str());
     let at = if place.is_empty() { String::new() } else { format!("{place}: ") };
@@ -181,6 +200,18 @@ mod tests {
                 "Expected: { list?: array of object, mode?: \"one\" | \"two\", path: string }",
             ]
         );
+    }
+
+    #[test]
+    fn whole_numbers_are_integers_however_they_are_written() {
+        let text =
+            r#"{"a":1e4,"b":[30000.0,-2.0,-0.0],"c":{"d":2.5,"e":1e300,"f":18446744073709551615},"g":"1e4"}"#;
+        let mut value: Value = serde_json::from_str(text).expect("JSON");
+        whole_numbers(&mut value);
+        let wanted = json!({"a": 10_000, "b": [30_000, -2, 0],
+                            "c": {"d": 2.5, "e": 1e300, "f": u64::MAX}, "g": "1e4"});
+        assert_eq!(value, wanted);
+        assert!(value["a"].is_u64() && value["b"][2].is_u64());
     }
 
     #[test]

@@ -32,6 +32,8 @@ async fn a_long_file_is_paged_by_lines_and_by_characters() {
     assert_eq!(text, lines(4999..=5000));
     let text = place.ok(&Read, json!({"file_path": path, "offset": 10, "limit": 2})).await;
     assert_eq!(text, format!("{}\n\n[lines 10–11 of 5000; go on with offset 12]", lines(10..=11)));
+    let float = place.ok(&Read, json!({"file_path": path, "offset": 1e1, "limit": 2.0})).await;
+    assert_eq!(float, text);
     let text = place.err(&Read, json!({"file_path": path, "offset": 5001})).await;
     assert!(text.ends_with("has only 5000 lines, so there is no line 5001."), "{text}");
 
