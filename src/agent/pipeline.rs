@@ -21,6 +21,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -135,6 +136,7 @@ async fn checked(
     }
     let access = resolve_access(&core.runtime.disk, tool.access(&input, &core.context.cwd)).await;
     let summary = access.summary.clone();
+    let mut approved = access.target.paths().to_vec();
     let mut note = None;
     match core.permissions.decide(&access) {
         Verdict::Allow { .. } => {}
@@ -161,13 +163,13 @@ async fn checked(
             if let Some(changed) = granted.input {
                 raw = changed.into();
                 input = parsed(tool, &raw)?;
-                decide_again(core, tool, call, &input).await?;
+                approved = decide_again(core, tool, call, &input).await?;
             }
         }
     }
     let started = AgentEvent::ToolStarted { id: call.id.clone(), tool: call.name.clone(), summary };
     core.runtime.observer.event(&core.context, &started);
-    let context = tool_context(core, &call.id, cancel);
+    let context = tool_context(core, &call.id, approved, cancel);
     let call_input = ToolCall { id: call.id.clone(), raw: Arc::clone(&raw), input };
     let mut output = tool.run(call_input, &context).await;
     let text = match &output.content {
@@ -184,26 +186,27 @@ async fn checked(
 }
 
 fn parsed(tool: &Arc<dyn Tool>, raw: &RawValue) -> Result<Value, ToolOutput> {
-    let input: Value = serde_json::from_str(raw.get())
+    let mut input: Value = serde_json::from_str(raw.get())
         .map_err(|e| ToolOutput::error(format!("The input is not valid JSON: {e}. Nothing was run.")))?;
+    schema::whole_numbers(&mut input);
     schema::validate(tool.spec(), &input).map_err(ToolOutput::error)?;
     Ok(input)
 }
 
 /// An input that was changed on the way is judged anew; only a rule that denies stops it now, since a
-/// person has just seen and sent it.
+/// person has just seen and sent it. Returns the paths it names now.
 async fn decide_again(
     core: &AgentCore,
     tool: &Arc<dyn Tool>,
     call: &ToolUse,
     input: &Value,
-) -> Result<(), ToolOutput> {
+) -> Result<Vec<PathBuf>, ToolOutput> {
     let access = resolve_access(&core.runtime.disk, tool.access(input, &core.context.cwd)).await;
     if let Verdict::Deny { why } = core.permissions.decide(&access) {
         deny(core, call, input, &why, false);
         return Err(ToolOutput::error(format!("Permission denied for the changed input: {why}.")));
     }
-    Ok(())
+    Ok(access.target.paths().to_vec())
 }
 
 struct Granted {
@@ -286,7 +289,12 @@ impl ProgressSink for Progress {
     }
 }
 
-fn tool_context(core: &Arc<AgentCore>, id: &str, cancel: &CancellationToken) -> ToolContext {
+fn tool_context(
+    core: &Arc<AgentCore>,
+    id: &str,
+    approved: Vec<PathBuf>,
+    cancel: &CancellationToken,
+) -> ToolContext {
     ToolContext {
         cwd: core.context.cwd.clone(),
         tool_use_id: id.to_owned(),
@@ -295,6 +303,7 @@ fn tool_context(core: &Arc<AgentCore>, id: &str, cancel: &CancellationToken) -> 
         shells: Arc::clone(&core.shells),
         environment: Arc::clone(&core.runtime.environment),
         closed: core.permissions.closed.clone().into(),
+        approved: approved.into(),
         output_dir: core.permissions.own_output.clone(),
         progress: Arc::new(Progress { core: Arc::clone(core), id: id.to_owned() }),
     }

@@ -90,10 +90,14 @@ async fn start(
         .find(wanted, &parent.model.full)
         .map_err(|e| format!("The agent was not started: {e}. Name another model or leave it out."))?;
     let id = AgentId::subagent();
-    let cwd = request.cwd.clone().unwrap_or_else(|| parent.context.cwd.clone());
-    if !cwd.is_dir() {
-        return Err(format!("The agent was not started: {} is not a directory.", cwd.display()));
-    }
+    let (own, wanted) = (Arc::clone(parent), request.cwd.clone());
+    let cwd = runtime
+        .disk
+        .run(&parent.context.cwd, move || Ok(own.permissions.child_dir(wanted.as_deref())))
+        .await
+        .map_err(|e| e.to_string())
+        .and_then(|dir| dir)
+        .map_err(|e| format!("The agent was not started: {e}"))?;
     let context = AgentContext {
         id: id.clone(),
         name: None,
@@ -113,15 +117,11 @@ async fn start(
             allowed_tools: request.allowed_tools.as_deref(),
         },
     );
-    let mut project = parent.permissions.project.clone();
-    let real = super::resolve::resolve(&cwd);
-    if let Some(first) = project.first_mut() {
-        *first = real;
-    }
     let permissions = Permissions::new(
         narrowed.mode,
         narrowed.rules,
-        project,
+        cwd.clone(),
+        parent.permissions.project.clone(),
         parent.permissions.home.clone(),
         parent.permissions.closed.clone(),
         parent.permissions.own_output.clone(),

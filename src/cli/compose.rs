@@ -13,7 +13,6 @@ use crate::agent::first::Known;
 use crate::agent::limits::Slots;
 use crate::agent::permissions::Permissions;
 use crate::agent::ports::{Mailbox, OpenGates, PermissionBroker};
-use crate::agent::resolve::resolve;
 use crate::agent::runtime::{Model, ModelSource, Runtime};
 use crate::agent::tally::Tally;
 use crate::exec::in_process::InProcessExecutor;
@@ -23,6 +22,7 @@ use crate::model::prices::PriceTable;
 use crate::model::provider::{ModelError, ModelErrorKind, ModelProvider};
 use crate::model::record::Recording;
 use crate::model::registry::{ModelRef, Names};
+use crate::os::file::resolve;
 use crate::os::process;
 use crate::policy::rule;
 use crate::store::error::StoreError;
@@ -487,7 +487,7 @@ fn permissions(setup: &Setup, mode: PermissionMode, rules: Vec<Rule>, output_dir
     project.extend(setup.shared.add_dir.iter().cloned().chain(more).map(|d| resolve(&setup.cwd.join(d))));
     let home = setup.environment.home();
     let closed = setup.paths.closed().iter().map(|d| resolve(d)).collect();
-    Permissions::new(mode, rules, project, home, closed, resolve(&output_dir))
+    Permissions::new(mode, rules, setup.cwd.clone(), project, home, closed, resolve(&output_dir))
 }
 
 async fn claim_session(setup: &Setup, id: &SessionId, resumes: bool) -> Result<(), CliError> {

@@ -42,6 +42,7 @@ pub(crate) fn spec(name: &str, team: &str, cwd: &Path) -> WorkerSpec {
         model: "scripted:none".to_owned(),
         permission_mode: PermissionMode::Default,
         rules: Vec::new(),
+        project_root: cwd.to_owned(),
         additional_directories: Vec::new(),
         cwd: cwd.to_owned(),
         color: "blue".to_owned(),

@@ -7,7 +7,7 @@
 
 use super::error::{OsError, on_file};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -88,27 +88,46 @@ pub fn normalize(path: &Path) -> PathBuf {
     clean
 }
 
-/// The path without links, also when the last parts do not exist or a link leads nowhere: where a
-/// file would come to lie that is written to `path`.
-///
-/// # Errors
-/// When a part cannot be looked at, or links go round in circles.
-pub fn resolve(path: &Path) -> Result<PathBuf, OsError> {
-    let mut next = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        match fs::canonicalize(&next) {
-            Ok(real) => return Ok(real),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(on_file("resolve", path)(error)),
+/// An absolute path without links, `.` and `..`, taken apart as the kernel does it. Parts that do not
+/// exist are kept as written: where a file would come to lie that is written to `path`. So is a link
+/// that leads round in circles; what is opened by such a path is refused by the kernel.
+pub fn resolve(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| resolve_parts(path))
+}
+
+fn resolve_parts(path: &Path) -> PathBuf {
+    let mut todo = parts(path);
+    todo.reverse();
+    let mut done = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = todo.pop() {
+        if part == ".." {
+            done.pop();
+            continue;
         }
-        let (Some(parent), Some(name)) = (next.parent(), next.file_name()) else { break };
-        let parent = resolve(parent)?;
+        let next = done.join(&part);
         match fs::read_link(&next) {
-            Ok(target) => next = normalize(&parent.join(target)),
-            Err(_) => return Ok(parent.join(name)),
+            Ok(target) if links < MAX_LINKS => {
+                links += 1;
+                if target.is_absolute() {
+                    done = PathBuf::from("/");
+                }
+                todo.extend(parts(&target).into_iter().rev());
+            }
+            _ => done = next,
         }
     }
-    Err(on_file("resolve", path)(io::Error::other("too many links")))
+    done
+}
+
+fn parts(path: &Path) -> Vec<OsString> {
+    path.components()
+        .filter_map(|part| match part {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some(OsString::from("..")),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+        })
+        .collect()
 }
 
 /// An open directory whose files can be replaced, addressed by the open directory and not by name.
@@ -282,10 +301,15 @@ mod tests {
         symlink("real", dir.join("link")).expect("link");
         symlink("../else/where", dir.join("real/dangling")).expect("link");
         symlink("round", dir.join("round")).expect("link");
-        let resolved = |name: &str| resolve(&dir.join(name)).expect("resolves");
-        assert_eq!(resolved("link/new/file"), dir.join("real/new/file"));
+        symlink(dir.join("gone/deep"), dir.join("far")).expect("link");
+        let resolved = |name: &str| resolve(&dir.join(name));
+        assert_eq!(resolved("link"), dir.join("real"));
+        assert_eq!(resolved("link/../link/./new/file"), dir.join("real/new/file"));
         assert_eq!(resolved("link/dangling"), dir.join("else/where"));
-        assert!(resolve(&dir.join("round")).is_err());
+        assert_eq!(resolved("far/x"), dir.join("gone/deep/x"));
+        assert_eq!(resolved("link/../../etc"), dir.parent().expect("parent").join("etc"));
+        assert_eq!(resolved("round"), dir.join("round"));
+        assert!(open(&resolved("round")).is_err());
         assert_eq!(normalize(Path::new("/a/./b/../../../c")), Path::new("/c"));
     }
 

@@ -19,7 +19,10 @@ pub struct Query<'a> {
     pub rules: &'a [Rule],
     /// The agent's mode.
     pub mode: PermissionMode,
-    /// The working directory, then the additional directories; absolute, links resolved.
+    /// The agent's directory, which relative words of commands are below; absolute, links resolved.
+    pub cwd: &'a Path,
+    /// The project's root, which relative rules are below, then the additional directories; absolute, links
+    /// resolved. The agent's directory is in one of them.
     pub project: &'a [PathBuf],
     /// The user's home, for `~` in rules and commands.
     pub home: Option<&'a Path>,

@@ -28,7 +28,8 @@ impl<'a> Facts<'a> {
             _ => None,
         };
         let readings = script.as_ref().map(readings).unwrap_or_default();
-        let places = Places { project: query.project, home: query.home, closed: query.closed };
+        let places =
+            Places { cwd: query.cwd, project: query.project, home: query.home, closed: query.closed };
         let rules = query.rules.iter().map(|rule| (rule, Parsed::new(&rule.text).ok())).collect();
         Self { query, places, script, readings, rules }
     }
@@ -52,7 +53,7 @@ impl<'a> Facts<'a> {
             Target::Command(_) => {
                 let words = self.words().filter_map(|word| {
                     let text = word.text.split_once('=').map_or(word.text.as_str(), |(_, value)| value);
-                    resolve(text, self.root(), self.query.home)
+                    resolve(text, self.query.cwd, self.query.home)
                 });
                 words.into_iter().find(|path| closed(path) && !is_own(path))
             }
@@ -119,7 +120,7 @@ impl<'a> Facts<'a> {
     fn command_touches(&self, parsed: &Parsed, pattern: &str) -> bool {
         let Some(script) = &self.script else { return false };
         let fits = |word: &Word| {
-            resolve(&word.text, self.root(), self.query.home)
+            resolve(&word.text, self.query.cwd, self.query.home)
                 .is_some_and(|path| self.path_fits(pattern, &path))
         };
         let reads = |words: &Vec<Word>| words.first().is_some_and(|name| reason(&name.text).is_some());

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 /// Where a command stands.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places<'a> {
-    /// Working directory first, then the additional ones.
+    /// Where the command runs.
+    pub cwd: &'a Path,
+    /// The project's root, then the additional directories.
     pub project: &'a [PathBuf],
     /// The user's home, for `~`.
     pub home: Option<&'a Path>,
@@ -294,8 +296,7 @@ fn in_project(text: &str, glob: bool, moved: bool, places: Places<'_>) -> Result
     if may_climb || (climbs && (moved || glob)) {
         return outside();
     }
-    let Some(cwd) = places.project.first() else { return outside() };
-    match resolve(before_glob(text, glob), cwd, places.home) {
+    match resolve(before_glob(text, glob), places.cwd, places.home) {
         Some(path) if inside(&path, places.project) => Ok(()),
         _ => outside(),
     }
@@ -321,7 +322,7 @@ fn reads_tree(name: &str, args: &[Word]) -> bool {
 
 /// Refuses to print whole trees that hold a closed directory.
 fn closed_trees(name: &str, args: &[Word], places: Places<'_>) -> Result<(), String> {
-    let Some(cwd) = places.project.first() else { return Ok(()) };
+    let cwd = places.cwd;
     let tree = reads_tree(name, args);
     let holds = |path: &Path| places.closed.iter().any(|closed| closed.starts_with(path));
     let named = |word: &&Word| !word.text.starts_with('-');

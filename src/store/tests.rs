@@ -556,6 +556,7 @@ fn a_spec_loses_its_secrets_and_nothing_else() {
         model: "m".to_owned(),
         permission_mode: PermissionMode::Default,
         rules: Vec::new(),
+        project_root: PathBuf::from("/"),
         additional_directories: Vec::new(),
         cwd: PathBuf::from("/"),
         color: "blue".to_owned(),

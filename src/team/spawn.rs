@@ -81,11 +81,7 @@ pub fn resolve(
     let definition = definition(request)?;
     let wanted = request.model.as_deref().or(definition.model.as_deref()).unwrap_or("inherit");
     let model = runtime.models.find(wanted, &parent.model.full).map_err(|e| format!("{e}."))?;
-    let cwd = request.cwd.clone().unwrap_or_else(|| parent.context.cwd.clone());
-    let cwd = if cwd.is_absolute() { cwd } else { parent.context.cwd.join(cwd) };
-    if !cwd.is_dir() {
-        return Err(format!("{} is not a directory.", cwd.display()));
-    }
+    let cwd = parent.permissions.child_dir(request.cwd.as_deref())?;
     let narrowed = narrow(
         Parent { mode: parent.permissions.mode(), rules: &parent.permissions.rules() },
         Wish {
@@ -135,6 +131,7 @@ pub fn resolve(
         model: model.full,
         permission_mode: mode,
         rules: narrowed.rules,
+        project_root: parent.permissions.project.first().unwrap_or(&parent.context.cwd).clone(),
         additional_directories: parent.permissions.project.iter().skip(1).cloned().collect(),
         cwd,
         color,

@@ -17,10 +17,10 @@ use crate::agent::definitions::query_source;
 use crate::agent::first::first_message;
 use crate::agent::permissions::Permissions;
 use crate::agent::ports::Mailbox;
-use crate::agent::resolve::resolve;
 use crate::agent::runtime::Runtime;
 use crate::agent::transcript::{NewLine, RUN_ENDED};
 use crate::agent::turn::{Agent, TurnEnd, TurnInput, TurnStatus};
+use crate::os::file::resolve;
 use crate::os::process;
 use crate::store::clock;
 use crate::wire::event::EventKind;
@@ -159,11 +159,12 @@ impl Teammate {
         let context = context(spec);
         let paths = runtime.paths.project(&spec.lead_cwd);
         let output_dir = paths.output_dir(&spec.lead_session_id);
-        let mut project = vec![resolve(&spec.cwd)];
+        let mut project = vec![resolve(&spec.project_root)];
         project.extend(spec.additional_directories.iter().map(|d| resolve(d)));
         let permissions = Permissions::new(
             spec.permission_mode,
             spec.rules.clone(),
+            resolve(&spec.cwd),
             project,
             runtime.home.clone(),
             runtime.paths.closed().iter().map(|d| resolve(d)).collect(),

@@ -75,8 +75,9 @@ fn failed(error: OsError) -> ToolOutput {
 
 /// Opens the directory in which the file really lies.
 fn open_dir(ctx: &ToolContext, path: &Path, parents: Parents) -> Result<(Dir, OsString), ToolOutput> {
-    let real = file::resolve(path).map_err(failed)?;
+    let real = file::resolve(path);
     path::refuse_closed(ctx, &real)?;
+    path::refuse_other(ctx, &real)?;
     let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
         return Err(ToolOutput::error(format!("{} is a directory.", real.display())));
     };

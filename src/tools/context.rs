@@ -31,6 +31,9 @@ pub struct ToolContext {
     /// Directories whose content no file tool may touch (the closed part of the state root), without
     /// links in them.
     pub closed: Arc<[PathBuf]>,
+    /// The paths that the call was judged by, without links in them; empty for a call that names none. A
+    /// file tool touches nothing else, a search nothing that is not below one of them.
+    pub approved: Arc<[PathBuf]>,
     /// Where the whole of an output goes that is too long for the history; readable although it lies
     /// in a closed directory. Without links in it.
     pub output_dir: PathBuf,

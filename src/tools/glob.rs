@@ -135,5 +135,6 @@ pub(super) fn searched_dir(ctx: &ToolContext, root: &Path) -> Result<PathBuf, To
         path::open_failed(ctx, root, &error)
     })?;
     path::refuse_closed(ctx, &real)?;
+    path::refuse_other(ctx, &real)?;
     Ok(real)
 }

@@ -166,7 +166,8 @@ fn grep(input: &Input, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
             tally.unreadable += 1;
             continue;
         };
-        if ctx.closed_by(&opened.path).is_some() {
+        // A directory on the way may have become a link since it was listed.
+        if ctx.closed_by(&opened.path).is_some() || !opened.path.starts_with(&root) {
             continue;
         }
         let shown = path::shown(path, &ctx.cwd);

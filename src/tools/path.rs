@@ -43,6 +43,19 @@ pub(super) fn refuse_closed(ctx: &ToolContext, real: &Path) -> Result<(), ToolOu
     }
 }
 
+/// Refuses a path (real, without links) that is not one of those the call was judged by: a link on the way
+/// was changed in between.
+pub(super) fn refuse_other(ctx: &ToolContext, real: &Path) -> Result<(), ToolOutput> {
+    if ctx.approved.iter().any(|approved| approved == real) {
+        return Ok(());
+    }
+    Err(ToolOutput::error(format!(
+        "{} was not what this call was allowed for: something on the way to it was moved or replaced by a link at this \
+         moment. Nothing was touched; make the call again.",
+        real.display()
+    )))
+}
+
 /// A failure to open a file, with the nearest name when there is none.
 pub(super) fn open_failed(ctx: &ToolContext, path: &Path, error: &OsError) -> ToolOutput {
     if !error.is_not_found() {

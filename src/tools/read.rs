@@ -88,6 +88,7 @@ fn read(input: &Input, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
         Err(error) => return Err(path::open_failed(ctx, &path, &error)),
     };
     path::refuse_closed(ctx, &opened.path)?;
+    path::refuse_other(ctx, &opened.path)?;
     let failed = |error: io::Error| ToolOutput::error(format!("Reading {} failed: {error}.", path.display()));
     let mut head = Vec::new();
     opened.file.by_ref().take(SNIFF as u64).read_to_end(&mut head).map_err(failed)?;
@@ -135,7 +136,8 @@ fn directory(path: &Path, ctx: &ToolContext) -> ToolOutput {
         Ok(real) => real,
         Err(error) => return ToolOutput::error(format!("{}: {error}.", path.display())),
     };
-    if let Err(refusal) = path::refuse_closed(ctx, &real) {
+    let allowed = path::refuse_closed(ctx, &real).and_then(|()| path::refuse_other(ctx, &real));
+    if let Err(refusal) = allowed {
         return refusal;
     }
     let mut names: Vec<String> = fs::read_dir(&real)

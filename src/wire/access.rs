@@ -33,3 +33,18 @@ pub enum Target {
     /// A tool of an MCP server or another that rules know by name only.
     Named,
 }
+
+impl Target {
+    /// The files and directories it names.
+    pub fn paths(&self) -> &[PathBuf] {
+        match self {
+            Self::Read(paths) | Self::Edit(paths) => paths,
+            Self::Nothing
+            | Self::Command(_)
+            | Self::Fetch(_)
+            | Self::Agent(_)
+            | Self::Message(_)
+            | Self::Named => &[],
+        }
+    }
+}

@@ -54,7 +54,9 @@ pub struct WorkerSpec {
     pub permission_mode: PermissionMode,
     /// Its rules, as resolved.
     pub rules: Vec<Rule>,
-    /// Directories that count as the project beside `cwd`.
+    /// The leader's project, which its rules are bound to; `cwd` lies in it or in one of the others.
+    pub project_root: PathBuf,
+    /// Directories that count as the project beside it.
     pub additional_directories: Vec<PathBuf>,
     /// Its directory.
     pub cwd: PathBuf,

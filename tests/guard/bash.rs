@@ -34,6 +34,7 @@ impl Agent {
         let temp = tempfile::tempdir().expect("temp");
         let (mark, seen) = (mark(), Arc::new(Seen::default()));
         let ctx = ToolContext {
+            approved: Arc::new([]),
             cwd: temp.path().to_owned(),
             tool_use_id: "toolu_1".to_owned(),
             cancel: CancellationToken::new(),

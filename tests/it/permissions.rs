@@ -4,6 +4,8 @@ use crate::support::model_server::{ModelServer, Part, Reply, call_as, prompt, sa
 use crate::support::run::Done;
 use crate::support::world::World;
 use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::symlink;
 
 /// What the model tries: an edit, a read, a command that writes, one that only looks.
 fn attempts() -> Vec<Part> {
@@ -201,4 +203,43 @@ fn a_child_gets_no_more_than_its_parent_has() {
     let child = server.last_of("ID:child");
     assert!(child.result("write").1 && child.result("touch").1, "{:#?}", child.results());
     assert!(!world.project.join("new.txt").exists());
+}
+
+#[test]
+fn a_child_works_inside_its_parents_project_alone() {
+    let server = ModelServer::start();
+    let world = server.world();
+    world.file("sub/own.txt", "own");
+    let outside = world.home.parent().expect("has one").join("outside");
+    fs::create_dir_all(&outside).expect("dir");
+    fs::write(outside.join("secret.txt"), "SECRET").expect("file");
+    symlink(&outside, world.project.join("link")).expect("link");
+    let agent = |name: &str, cwd: &str| {
+        let wish = json!({ "description": "d", "prompt": format!("ID:{name}"), "cwd": cwd });
+        call_as(name, "Agent", wish)
+    };
+    let outside_text = outside.display().to_string();
+    let calls =
+        vec![agent("far", &outside_text), agent("up", ".."), agent("link", "link"), agent("sub", "sub")];
+    server.on(prompt("ID:lead"), [Reply::from(calls), say("done").into()]);
+    let looks = vec![
+        call_as("own", "Read", json!({ "file_path": "own.txt" })),
+        call_as("denied", "Read", json!({ "file_path": "../a.txt" })),
+        call_as("shell", "Bash", json!({ "command": "cat ../a.txt", "timeout": 1e4 })),
+        call_as("inner", "Bash", json!({ "command": "cat own.txt", "timeout": 30_000.0 })),
+    ];
+    server.on(prompt("ID:sub"), [Reply::from(looks), say("seen").into()]);
+    world.file("a.txt", "A");
+    // The rule is the parent's: it means the file in the parent's directory.
+    world.festoon(["-p", "ID:lead", "--disallowed-tools", "Read(a.txt)"]).run().code(0);
+    let lead = server.last_of("ID:lead");
+    for name in ["far", "up", "link"] {
+        let (text, is_error) = lead.result(name);
+        assert!(is_error && text.contains("lies outside your project"), "{name}: {text}");
+    }
+    assert!(!lead.result("sub").1, "{:?}", lead.result("sub"));
+    let child = server.last_of("ID:sub");
+    let failed: Vec<_> = child.results().iter().map(|(id, _, failed)| (id.clone(), *failed)).collect();
+    let wanted = [("own", false), ("denied", true), ("shell", true), ("inner", false)];
+    assert_eq!(failed, wanted.map(|(id, failed)| (id.to_owned(), failed)), "{:#?}", child.results());
 }

@@ -39,6 +39,7 @@ pub(in crate::policy) fn verdict(mode: PermissionMode, rules: &[Rule], call: &st
         access: &access(call),
         rules,
         mode,
+        cwd: Path::new("/p"),
         project: &[PathBuf::from("/p")],
         home: Some(Path::new("/h")),
         closed: &[PathBuf::from("/h/state/teams"), PathBuf::from("/h/state/projects")],
@@ -298,4 +299,30 @@ fn suggestions_allow_the_call_and_stay_small() {
             assert!(matches!(verdict(Default, &rules, &call), Verdict::Allow { .. }), "{command}");
         }
     }
+}
+
+#[test]
+fn rules_are_below_the_root_and_words_below_the_directory_of_work() {
+    let decide_in = |call: &str, texts: &[&str]| {
+        decide(&Query {
+            access: &access(call),
+            rules: &rules(texts),
+            mode: Default,
+            cwd: Path::new("/p/sub"),
+            project: &[PathBuf::from("/p")],
+            home: None,
+            closed: &[],
+            own_output: Path::new("/none"),
+        })
+    };
+    let allowed = |call: &str, texts: &[&str]| matches!(decide_in(call, texts), Verdict::Allow { .. });
+    let denied = |call: &str, texts: &[&str]| matches!(decide_in(call, texts), Verdict::Deny { .. });
+    assert!(allowed("Bash:cat ../a", &[]));
+    assert!(!allowed("Bash:cat ../../a", &[]));
+    assert!(allowed("Edit:/p/src/a", &["+Edit(src/**)"]));
+    assert!(!allowed("Edit:/p/sub/src/a", &["+Edit(src/**)"]));
+    assert!(denied("Read:/p/.env", &["-Read(.env)"]));
+    assert!(denied("Bash:cat ../.env", &["-Read(.env)"]));
+    assert!(allowed("Bash:cat .env", &["-Read(.env)"]));
+    assert!(denied("Bash:cat .env", &["-Read(sub/.env)"]));
 }

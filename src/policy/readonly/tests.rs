@@ -6,7 +6,8 @@ use super::*;
 fn judge(text: &str) -> Result<(), String> {
     let project = [PathBuf::from("/p"), PathBuf::from("/also")];
     let closed = [PathBuf::from("/h/state/teams")];
-    let places = Places { project: &project, home: Some(Path::new("/h")), closed: &closed };
+    let (cwd, home) = (Path::new("/p"), Some(Path::new("/h")));
+    let places = Places { cwd, project: &project, home, closed: &closed };
     read_only(&shell::parse(text), places)
 }
 
@@ -106,7 +107,8 @@ fn harmful_ones() {
 fn a_tree_that_holds_the_state_is_not_printed() {
     let project = [PathBuf::from("/h")];
     let closed = [PathBuf::from("/h/state/teams")];
-    let places = Places { project: &project, home: Some(Path::new("/h")), closed: &closed };
+    let home = Path::new("/h");
+    let places = Places { cwd: home, project: &project, home: Some(home), closed: &closed };
     let judge = |text: &str| read_only(&shell::parse(text), places);
     let refused = Err("it would reach into the state directory".to_owned());
     for text in [

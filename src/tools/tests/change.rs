@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::tools::edit::Edit;
+use crate::tools::glob::Glob;
+use crate::tools::grep::Grep;
 use crate::tools::read::Read;
 use crate::tools::write::Write;
 use serde_json::json;
@@ -174,4 +176,31 @@ fn access_is_told_without_a_look_at_the_disk() {
     assert_eq!(access.summary, "Edit /nowhere/a/b (-1 +2 lines)");
     let access = Write.access(&json!({"file_path": "b", "content": "1\n2\n"}), cwd);
     assert_eq!(access.summary, "Write b (2 lines)");
+}
+
+#[tokio::test]
+async fn nothing_but_what_was_judged_is_touched() {
+    let place = Place::new();
+    let judged = place.file("judged", "harmless");
+    let other = place.file("other", "secret");
+    let dir = place.file("dir/x", "secret").parent().expect("has one").to_owned();
+    // What a link that was changed after the judgement comes to.
+    let calls: [(&dyn Tool, serde_json::Value); 6] = [
+        (&Read, json!({"file_path": other})),
+        (&Read, json!({"file_path": dir})),
+        (&Write, json!({"file_path": other, "content": "x"})),
+        (&Edit, json!({"file_path": other, "old_string": "secret", "new_string": "x"})),
+        (&Glob, json!({"pattern": "*", "path": dir})),
+        (&Grep, json!({"pattern": "s", "path": dir})),
+    ];
+    for (tool, input) in calls {
+        let output = place.approved_call(tool, input, vec![judged.clone()]).await;
+        assert!(output.is_error);
+        let text = text(output);
+        assert!(text.contains("was not what this call was allowed for"), "{}: {text}", tool.spec().name);
+        assert!(!text.contains("secret"));
+    }
+    assert_eq!(content(&other), "secret");
+    let read = place.approved_call(&Read, json!({"file_path": other}), vec![other.clone()]).await;
+    assert!(!read.is_error);
 }

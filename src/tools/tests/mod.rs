@@ -4,6 +4,7 @@ mod change;
 mod find;
 mod read;
 
+use crate::os::file::resolve;
 use crate::tools::context::{ProgressSink, ToolContext};
 use crate::tools::file_cache::FileCache;
 use crate::tools::schema;
@@ -46,6 +47,7 @@ impl Place {
             shells: Arc::new(Shells::default()),
             environment: Arc::new(BTreeMap::new()),
             closed: vec![closed.clone()].into(),
+            approved: Arc::new([]),
             output_dir,
             progress: Arc::new(Nowhere),
         };
@@ -59,10 +61,18 @@ impl Place {
         path
     }
 
-    async fn call(&self, tool: &dyn Tool, input: Value) -> ToolOutput {
+    async fn call(&self, tool: &dyn Tool, mut input: Value) -> ToolOutput {
+        schema::whole_numbers(&mut input);
         schema::validate(tool.spec(), &input).expect("fits the schema");
+        let target = tool.access(&input, &self.ctx.cwd).target;
+        self.approved_call(tool, input, target.paths().iter().map(|path| resolve(path)).collect()).await
+    }
+
+    /// A call that was judged by these paths.
+    async fn approved_call(&self, tool: &dyn Tool, input: Value, approved: Vec<PathBuf>) -> ToolOutput {
         let raw = serde_json::value::to_raw_value(&input).expect("raw").into();
-        tool.run(ToolCall { id: "toolu_1".to_owned(), raw, input }, &self.ctx).await
+        let ctx = ToolContext { approved: approved.into(), ..self.ctx.clone() };
+        tool.run(ToolCall { id: "toolu_1".to_owned(), raw, input }, &ctx).await
     }
 
     /// The text of a success.
