@@ -136,6 +136,7 @@ async fn of_many_edits_at_once_none_is_lost() {
     let edits = (0..20).map(|n| {
         let mut ctx = place.ctx.clone();
         ctx.files = Arc::new((*place.ctx.files).clone());
+        ctx.approved = Arc::new([path.clone()]);
         let path = path.clone();
         async move {
             let input = json!({"file_path": path, "old_string": format!("<{n}>"), "new_string": "done"});
