@@ -5,7 +5,7 @@
 use super::context::AgentContext;
 use super::core::AgentCore;
 use super::definitions::GENERAL_PURPOSE;
-use super::limits::Slot;
+use super::limits::{Place, Slot};
 use super::permissions::Permissions;
 use super::ports::{Mailbox, PermissionBroker};
 use super::prefix_file::{self, Fresh};
@@ -100,7 +100,7 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
         broker: plan.broker,
         files: Arc::new(FileCache::default()),
         shells: Arc::new(Shells::default()),
-        slot: plan.slot,
+        place: Place::of(plan.slot),
         runtime: Arc::clone(runtime),
         tool_names: OnceLock::new(),
     });

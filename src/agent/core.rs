@@ -1,7 +1,7 @@
 //! What an agent shares with its tools, its brokers and its children.
 
 use super::context::AgentContext;
-use super::limits::Slot;
+use super::limits::Place;
 use super::permissions::Permissions;
 use super::ports::PermissionBroker;
 use super::runtime::{Model, Runtime};
@@ -27,7 +27,7 @@ pub struct AgentCore {
     /// What its commands have left running.
     pub shells: Arc<Shells>,
     /// Its place among the running agents.
-    pub slot: Option<Arc<Slot>>,
+    pub place: Place,
     /// All that agents of this process share.
     pub runtime: Arc<Runtime>,
     pub(super) tool_names: OnceLock<Vec<String>>,

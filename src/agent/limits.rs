@@ -5,9 +5,9 @@
 
 use crate::wire::limits::{MAX_AGENTS, MAX_AGENTS_TOTAL, MAX_DEPTH};
 use crate::wire::settings::LimitSettings;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 /// A limit that refuses a spawn; says which, how it stands and how to raise it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,22 +21,49 @@ pub struct LimitReached {
 pub struct Slots {
     max_depth: u32,
     max_total: usize,
+    max_running: usize,
     started: AtomicUsize,
-    running: Arc<Semaphore>,
+    running: AtomicUsize,
+    /// Told whenever a place is given back or a loan returns.
+    freed: Notify,
 }
 
 /// A place among the running agents.
 pub struct Slot {
-    _permit: Option<OwnedSemaphorePermit>,
+    slots: Arc<Slots>,
+    /// Whose place it is, when it is lent.
     lender: Option<Arc<Slot>>,
     lent: AtomicBool,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(lender) = &self.lender {
-            lender.lent.store(false, Ordering::Release);
+        match &self.lender {
+            Some(lender) => lender.lent.store(false, Ordering::Release),
+            None => {
+                self.slots.running.fetch_sub(1, Ordering::AcqRel);
+            }
         }
+        self.slots.freed.notify_waiters();
+    }
+}
+
+/// The place an agent has now: subagents for their whole life, teammates while they are in a turn.
+#[derive(Default)]
+pub struct Place(Mutex<Option<Arc<Slot>>>);
+
+impl Place {
+    /// A place from the start.
+    pub fn of(slot: Option<Arc<Slot>>) -> Self {
+        Self(Mutex::new(slot))
+    }
+    /// Takes or gives up a place.
+    pub fn set(&self, slot: Option<Slot>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = slot.map(Arc::new);
+    }
+    /// The place, to lend to a child.
+    pub fn get(&self) -> Option<Arc<Slot>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -47,9 +74,9 @@ impl Slots {
             max_depth: limits.max_depth.unwrap_or(MAX_DEPTH),
             max_total: limits.max_agents_total.unwrap_or(MAX_AGENTS_TOTAL),
             started: AtomicUsize::new(0),
-            running: Arc::new(Semaphore::new(
-                limits.max_agents.unwrap_or(MAX_AGENTS).clamp(1, Semaphore::MAX_PERMITS),
-            )),
+            max_running: limits.max_agents.unwrap_or(MAX_AGENTS).max(1),
+            running: AtomicUsize::new(0),
+            freed: Notify::new(),
         }
     }
 
@@ -84,17 +111,32 @@ impl Slots {
         self.started.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// A place for an agent whose parent waits for it: the parent's own when it is not lent already,
-    /// else the next free one.
-    pub async fn place(&self, parent: Option<&Arc<Slot>>) -> Slot {
+    /// A place for an agent: its waiting parent's own when that is not lent already, else the next free
+    /// one, whichever comes first.
+    pub async fn place(self: &Arc<Self>, parent: Option<&Arc<Slot>>) -> Slot {
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            // From here on nothing that is given back is missed.
+            freed.as_mut().enable();
+            if let Some(slot) = self.try_place(parent) {
+                return slot;
+            }
+            freed.await;
+        }
+    }
+
+    fn try_place(self: &Arc<Self>, parent: Option<&Arc<Slot>>) -> Option<Slot> {
+        let slot = |lender| Slot { slots: Arc::clone(self), lender, lent: AtomicBool::new(false) };
         if let Some(parent) = parent
             && parent.lent.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok()
         {
-            return Slot { _permit: None, lender: Some(Arc::clone(parent)), lent: AtomicBool::new(false) };
+            return Some(slot(Some(Arc::clone(parent))));
         }
-        // The semaphore is never closed, so an error cannot come; a place without a permit would be harmless.
-        let permit = Arc::clone(&self.running).acquire_owned().await.ok();
-        Slot { _permit: permit, lender: None, lent: AtomicBool::new(false) }
+        let taken = self.running.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+            (n < self.max_running).then_some(n + 1)
+        });
+        taken.is_ok().then(|| slot(None))
     }
 }
 
@@ -102,13 +144,13 @@ impl Slots {
 mod tests {
     use super::*;
 
-    fn slots(depth: u32, running: usize, total: usize) -> Slots {
-        Slots::new(&LimitSettings {
+    fn slots(depth: u32, running: usize, total: usize) -> Arc<Slots> {
+        Arc::new(Slots::new(&LimitSettings {
             max_depth: Some(depth),
             max_agents: Some(running),
             max_agents_total: Some(total),
             tool_concurrency: None,
-        })
+        }))
     }
 
     #[test]
@@ -128,11 +170,28 @@ mod tests {
         let parent = Arc::new(slots.place(None).await);
         let child = Arc::new(slots.place(Some(&parent)).await);
         let grandchild = slots.place(Some(&child)).await;
-        assert!(slots.running.available_permits() == 0 && parent.lent.load(Ordering::SeqCst));
+        assert!(parent.lent.load(Ordering::SeqCst));
         drop(grandchild);
         drop(child);
         assert!(!parent.lent.load(Ordering::SeqCst));
         drop(parent);
-        assert_eq!(slots.running.available_permits(), 1);
+        assert_eq!(slots.running.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn a_second_child_gets_its_parents_place_when_the_first_returns_it() {
+        let slots = slots(9, 1, 9);
+        let parent = Arc::new(slots.place(None).await);
+        let first = slots.place(Some(&parent)).await;
+        let second = slots.place(Some(&parent));
+        tokio::pin!(second);
+        tokio::select! {
+            biased;
+            _ = &mut second => panic!("there is no second place yet"),
+            () = std::future::ready(()) => {}
+        }
+        drop(first);
+        let second = second.await;
+        assert!(second.lender.is_some() && parent.lent.load(Ordering::SeqCst));
     }
 }

@@ -64,7 +64,7 @@ pub struct Runtime {
     /// Kinds of agents.
     pub definitions: Definitions,
     /// Who may still be started.
-    pub slots: Slots,
+    pub slots: Arc<Slots>,
     /// What tokens cost.
     pub prices: PriceTable,
     /// What agents find in their directories.

@@ -54,10 +54,11 @@ pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOu
     if let Err(limit) = runtime.slots.start(parent.context.depth + 1) {
         return ToolOutput::error(limit.to_string());
     }
+    let lender = parent.place.get();
     let slot = tokio::select! {
         biased;
         () = cancel.cancelled() => { runtime.slots.undo_start(); return ToolOutput::error(CANCELLED) }
-        slot = runtime.slots.place(parent.slot.as_ref()) => Arc::new(slot),
+        slot = runtime.slots.place(lender.as_ref()) => Arc::new(slot),
     };
     let started = Instant::now();
     match start(&request, slot).await {

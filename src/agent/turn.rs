@@ -314,8 +314,13 @@ impl Agent {
             };
         }
         let count = u32::try_from(calls.len()).unwrap_or(u32::MAX);
-        let results = pipeline::run_calls(&self.core, &self.tools, calls, cancel).await;
-        self.record(ChatMessage::user(results), None).await?;
+        let results = ChatMessage::user(pipeline::run_calls(&self.core, &self.tools, calls, cancel).await);
+        if let Err(error) = self.record(results.clone(), None).await {
+            // The calls have run: without their results the history would be refused from here on. On
+            // disk they are missing, and a later run is told that their effects are unknown.
+            self.history.push(results);
+            return Err(error.into());
+        }
         Ok(Round::Goes(count))
     }
 

@@ -204,7 +204,7 @@ fn make_runtime(
         gates: Arc::new(OpenGates),
         toolkit: kit,
         definitions,
-        slots: Slots::new(&settings.limits),
+        slots: Arc::new(Slots::new(&settings.limits)),
         prices: PriceTable::new(&settings.prices),
         surroundings: Known::default(),
         tally: Tally::default(),

@@ -7,16 +7,13 @@
 //! proves it.
 
 use super::context::Team;
+use super::ending::{self, verdict_on_absent};
 use super::executor::{ExitReport, Grace, TeammateExecutor, TeammateHandle};
 use crate::os::process;
 use crate::store::error::StoreError;
-use crate::store::roster::Roster;
-use crate::store::{asks, clock, run, spec};
-use crate::wire::ask::AskStatus;
-use crate::wire::event::EventKind;
+use crate::store::{clock, run};
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::{BackendType, Ended, Member};
-use serde_json::json;
 use std::sync::Arc;
 
 /// What became of a member.
@@ -39,32 +36,34 @@ pub async fn end(
     let record = run::load(&team.paths, &member.agent_name)?
         .map(|record| record.known)
         .filter(|record| record.incarnation == member.incarnation);
-    let ended = match record.filter(|record| process::is_alive(&record.process())) {
-        None => gone(team, member)?,
+    let ended = match record.as_ref().filter(|record| process::is_alive(&record.process())) {
+        None => verdict_on_absent(record.as_ref()),
         Some(record) if member.backend_type == BackendType::InProcess => {
             return Ok(LeaderlessEnd::Stays(format!(
                 "it runs inside process {}, which holds no team any more; end that process",
                 record.pid
             )));
         }
-        Some(record) => match adopt(executors, member, &record).await {
-            None if process::is_alive(&record.process()) => {
-                return Ok(LeaderlessEnd::Stays(format!("nothing here can end process {}", record.pid)));
+        Some(running) => match adopt(executors, member, running).await {
+            None if process::is_alive(&running.process()) => {
+                return Ok(LeaderlessEnd::Stays(format!("nothing here can end process {}", running.pid)));
             }
-            None => gone(team, member)?,
+            None => verdict_on_absent(Some(running)),
             Some(handle) => {
                 let report = handle.terminate(grace).await;
-                if process::is_alive(&record.process()) {
+                if process::is_alive(&running.process()) {
                     return Ok(LeaderlessEnd::Stays(format!(
                         "process {} is still there after KILL",
-                        record.pid
+                        running.pid
                     )));
                 }
                 stopped(report, by)
             }
         },
     };
-    write(team, member, &ended).await?;
+    ending::record(team, &member.agent_name, member.incarnation, true, &ended).await?;
+    let why = "the asking agent has ended";
+    ending::close_asks(team, &member.agent_name, Some(member.incarnation), why).await?;
     Ok(LeaderlessEnd::Over(ended))
 }
 
@@ -88,37 +87,4 @@ async fn adopt(
 fn stopped(report: ExitReport, by: &str) -> Ended {
     let reason = format!("stopped by {by}, without a leader");
     Ended { state: AgentState::Stopped, at: clock::now(), exit: report.exit, reason }
-}
-
-/// The verdict on one whose process is not there.
-fn gone(team: &Team, member: &Member) -> Result<Ended, StoreError> {
-    let record = run::load(&team.paths, &member.agent_name)?;
-    let record = record.filter(|record| record.incarnation == member.incarnation);
-    let (state, reason) = match &record {
-        Some(record) if record.state.is_over() => (record.state, "it ended by itself".to_owned()),
-        Some(record) => (AgentState::Lost, format!("its process was gone (pid {})", record.pid)),
-        None => (AgentState::Lost, "it never said that it was ready".to_owned()),
-    };
-    Ok(Ended { state, at: clock::now(), exit: "unknown".to_owned(), reason }) // nobody saw the exit
-}
-
-async fn write(team: &Team, member: &Member, ended: &Ended) -> Result<(), StoreError> {
-    let is_it = |m: &Member| m.agent_name == member.agent_name && m.incarnation == member.incarnation;
-    Roster::update(&team.paths, |file| {
-        if let Some(row) = file.members.iter_mut().find(|m| is_it(&m.known)) {
-            row.ended = Some(ended.clone());
-        }
-        Ok(())
-    })?;
-    spec::remove_specs(&team.paths, &member.agent_name)?;
-    for (ask, status, _) in asks::list(&team.paths)? {
-        let theirs = ask.reply_to == member.agent_name && ask.incarnation == member.incarnation;
-        if theirs && status == AskStatus::Open {
-            asks::close(&team.paths, &ask.id, "the asking agent has ended")?;
-        }
-    }
-    let kind = if ended.state == AgentState::Lost { EventKind::Lost } else { EventKind::Exit };
-    let fields = json!({ "state": ended.state, "exit": ended.exit, "reason": ended.reason });
-    team.log(kind, &member.agent_name, member.incarnation, fields).await;
-    Ok(())
 }

@@ -80,6 +80,11 @@ impl FileMailbox {
         &self.me
     }
 
+    /// Which agent of that name.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
     /// The highest position whose message the model has been shown.
     pub fn delivered_seq(&self) -> u64 {
         self.delivered_seq.load(Ordering::Acquire)

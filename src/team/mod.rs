@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod bubble;
 pub mod context;
+pub mod ending;
 pub mod executor;
 pub mod lead;
 pub mod leaderless;

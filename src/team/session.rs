@@ -72,7 +72,7 @@ pub async fn create(
             Ok(keys)
         })
         .await?;
-    let hub = WakeHub::start(&team_paths)?;
+    let hub = WakeHub::start(&team_paths);
     Ok(Team { name, paths: team_paths, keys, disk: disk.clone(), hub, durability })
 }
 
@@ -118,7 +118,7 @@ pub async fn open(
     let team_paths = paths.team(name);
     let load = team_paths.clone();
     let keys = disk.run(team_paths.dir(), move || Keys::load(&load)).await?;
-    let hub = WakeHub::start(&team_paths)?;
+    let hub = WakeHub::start(&team_paths);
     Ok(Team { name: name.clone(), paths: team_paths, keys, disk: disk.clone(), hub, durability })
 }
 

@@ -15,8 +15,9 @@ use super::spawn::{SpawnDefaults, TeammateRequest};
 use super::wake::Topic;
 use crate::agent::context::{AgentContext, spawn_in};
 use crate::agent::runtime::Runtime;
-use crate::store::run;
+use crate::store::{clock, run};
 use crate::wire::event::EventKind;
+use crate::wire::frame::ShutdownRequest;
 use crate::wire::ids::{AgentName, RunId};
 use crate::wire::settings::ShutdownSettings;
 use crate::wire::team::{Ended, Member};
@@ -181,6 +182,10 @@ struct Charge {
     leaves: bool,
     /// Whether somebody asked for its end, and it did not refuse.
     asked: bool,
+    /// Whether it agreed to a request that came from somewhere else: `festoon team stop`.
+    agreed_elsewhere: bool,
+    /// Whether it was started anew here; a restarted one has a history to lose when it fails again.
+    is_new: bool,
     listed: bool,
     runtime: Arc<Runtime>,
     notes: Vec<String>,
@@ -202,6 +207,8 @@ impl Charge {
             waiters: Vec::new(),
             leaves: false,
             asked: false,
+            agreed_elsewhere: false,
+            is_new: true,
             listed: true,
             runtime,
             notes: Vec::new(),
@@ -242,6 +249,13 @@ impl Work {
                 let _ = done.send(living.collect());
             }
             Order::Answered { from, request_id, refused } => {
+                if let Some(charge) = self.members.get_mut(&from)
+                    && refused.is_none()
+                    && !charge.asked
+                {
+                    charge.asked = true;
+                    charge.agreed_elsewhere = true;
+                }
                 let event = match refused {
                     None => Event::ShutdownApproved { request_id },
                     Some(reason) => Event::ShutdownRejected { request_id, reason },
@@ -279,13 +293,24 @@ impl Work {
             }
             return;
         };
+        let hurries = leaves && !charge.leaves && charge.asked;
         charge.leaves |= leaves;
         charge.asked = true;
         charge.waiters.extend(done);
         let fields = json!({ "requestId": stop.request_id, "by": stop.by, "reason": stop.reason });
         let incarnation = charge.spec.incarnation;
         self.parts.team.log(EventKind::Shutdown, name, incarnation, fields).await;
+        let again = hurries.then(|| ShutdownRequest {
+            request_id: stop.request_id.clone(),
+            deadline: clock::in_future(stop.ladder.polite),
+            reason: Some(stop.reason.clone()),
+            leader_leaves: true,
+        });
         self.step(name, Event::StopAsked(stop)).await;
+        if let Some(request) = again {
+            // Its model has been asked before and may be slow; its runtime is asked now.
+            self.send_request(name, &request).await;
+        }
     }
 
     /// Takes what living members say of themselves.

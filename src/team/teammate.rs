@@ -15,6 +15,7 @@ use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, Tier, spawn_in};
 use crate::agent::definitions::query_source;
 use crate::agent::first::first_message;
+use crate::agent::limits::{Slot, Slots};
 use crate::agent::permissions::Permissions;
 use crate::agent::ports::Mailbox;
 use crate::agent::runtime::Runtime;
@@ -67,6 +68,9 @@ pub async fn run(host: Host, spec: WorkerSpec, control: RunnerControl) -> Runner
     let reporter = Arc::new(Reporter::new(host.team.clone(), spec.name.clone(), record));
     host.reporters.add(&reporter);
     let ended = CancellationToken::new();
+    // Also when the teammate panics: its pump and its record must not outlive it.
+    let _ends = ended.clone().drop_guard();
+    let _listed = Listed { reporters: Arc::clone(&host.reporters), reporter: Arc::clone(&reporter) };
     let context = context(&spec);
     let flusher = spawn_in(&context, Arc::clone(&reporter).flush(ended.clone()));
     let exit = match Teammate::start(&host, &spec, &reporter, &ended).await {
@@ -81,8 +85,19 @@ pub async fn run(host: Host, spec: WorkerSpec, control: RunnerControl) -> Runner
     if let Err(error) = reporter.set_state(last).await {
         tracing::warn!(%error, "the last state could not be written");
     }
-    host.reporters.remove(&reporter);
     exit
+}
+
+/// Takes a record out of the process's table when its agent is gone, however that came.
+struct Listed {
+    reporters: Arc<Reporters>,
+    reporter: Arc<Reporter>,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.reporters.remove(&self.reporter);
+    }
 }
 
 /// Who the teammate is.
@@ -255,7 +270,13 @@ impl Teammate {
         let end = {
             let mut interrupts = true;
             let mut agrees = true;
-            let turn = self.agent.turn(input, &cancel);
+            let core = Arc::clone(self.agent.core());
+            let reporter = &self.reporter;
+            let agent = &mut self.agent;
+            let turn = async {
+                core.place.set(take_place(&core.runtime.slots, reporter, &cancel).await);
+                agent.turn(input, &cancel).await
+            };
             tokio::pin!(turn);
             loop {
                 tokio::select! {
@@ -280,6 +301,7 @@ impl Teammate {
                 }
             }
         };
+        self.agent.core().place.set(None);
         let delivered = self.mailbox.delivered_seq();
         if agreed.is_cancelled() {
             leave = leave.or(Some(Leave::Agreed(None)));
@@ -396,6 +418,26 @@ impl Teammate {
             tracing::warn!(%error, "the end of the run could not be recorded");
         }
         RunnerExit { exit: exit.to_owned(), failed: false }
+    }
+}
+
+/// Waits for a place among the running agents, and says so meanwhile; `None` when cancelled.
+async fn take_place(slots: &Arc<Slots>, reporter: &Reporter, cancel: &CancellationToken) -> Option<Slot> {
+    let place = slots.place(None);
+    tokio::pin!(place);
+    tokio::select! {
+        biased;
+        slot = &mut place => return Some(slot),
+        () = std::future::ready(()) => {}
+    }
+    let said = reporter.change(|record| record.current_tool = Some("waits for a free place".to_owned()));
+    if let Err(error) = said.await {
+        tracing::warn!(%error, "the run record could not be written");
+    }
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => None,
+        slot = place => Some(slot),
     }
 }
 

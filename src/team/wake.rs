@@ -68,12 +68,22 @@ pub struct WakeHub {
     signals: Arc<Signals>,
     net: Duration,
     /// `None`: only what this process itself pokes is told.
-    _watches: Option<Arc<(Watcher, Vec<WatchGuard>)>>,
+    watches: Option<Arc<(Watcher, Vec<WatchGuard>)>>,
 }
 
 impl WakeHub {
-    /// Watches a team's directories.
-    pub fn start(team: &TeamPaths) -> Result<Self, StoreError> {
+    /// Watches a team's directories; where that cannot be had (too many watchers), looks twice a second.
+    pub fn start(team: &TeamPaths) -> Self {
+        match Self::watched(team) {
+            Ok(hub) => hub,
+            Err(error) => {
+                tracing::warn!(%error, "files are not watched; they are looked at twice a second instead");
+                Self { net: POLL_NET_NETWORK, ..Self::unwatched(team) }
+            }
+        }
+    }
+
+    fn watched(team: &TeamPaths) -> Result<Self, StoreError> {
         let signals = Arc::new(Signals::default());
         let watcher = Watcher::start()?;
         let inboxes = Arc::clone(&signals);
@@ -91,12 +101,12 @@ impl WakeHub {
                 log.poke(Topic::Log);
             })?,
         ];
-        Ok(Self { signals, net: net(team), _watches: Some(Arc::new((watcher, guards))) })
+        Ok(Self { signals, net: net(team), watches: Some(Arc::new((watcher, guards))) })
     }
 
     /// For a command that says its word and ends: watches nothing, costs nothing, cannot fail.
     pub fn unwatched(team: &TeamPaths) -> Self {
-        Self { signals: Arc::default(), net: net(team), _watches: None }
+        Self { signals: Arc::default(), net: net(team), watches: None }
     }
 
     /// Wakes those who wait for `topic` in this process.
@@ -106,7 +116,11 @@ impl WakeHub {
 
     /// A signal for `topic`; changes from now on are seen.
     pub fn signal(&self, topic: Topic) -> Signal {
-        Signal { changes: self.signals.sender(topic).subscribe(), net: self.net }
+        Signal {
+            changes: self.signals.sender(topic).subscribe(),
+            net: self.net,
+            watches: self.watches.clone(),
+        }
     }
 }
 
@@ -119,12 +133,17 @@ fn net(team: &TeamPaths) -> Duration {
 pub struct Signal {
     changes: channel::Receiver<()>,
     net: Duration,
+    watches: Option<Arc<(Watcher, Vec<WatchGuard>)>>,
 }
 
 impl Signal {
     /// Resolves at the next change, or when the net is due. Changes between two calls are not missed.
     pub async fn changed(&mut self) {
-        // Elapsed is the net; a closed channel cannot be, since the hub outlives its signals' users.
-        let _ = tokio::time::timeout(self.net, self.changes.changed()).await;
+        // A closed channel cannot be, since the hub outlives its signals' users.
+        let told = tokio::time::timeout(self.net, self.changes.changed()).await;
+        if let (Err(_), Some(watches)) = (told, &self.watches) {
+            // The net was due: directories that were replaced without a word are watched anew.
+            watches.0.rearm();
+        }
     }
 }

@@ -2,19 +2,14 @@
 
 use super::{Order, StopOutcome, Work};
 use crate::agent::context::spawn_in;
-use crate::store::roster::Roster;
-use crate::store::{asks, clock, members, spec};
+use crate::store::clock;
+use crate::team::ending;
 use crate::team::lifecycle::{Effect, Note, Verdict};
 use crate::team::mailbox::{FileMailbox, Sender};
-use crate::team::wake::Topic;
-use crate::wire::ask::AskStatus;
-use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, ShutdownRequest, TeammateTerminated};
 use crate::wire::ids::AgentName;
 use crate::wire::mail::{Draft, Wake};
-use crate::wire::run::AgentState;
-use crate::wire::team::{Ended, Member};
-use serde_json::json;
+use crate::wire::team::Ended;
 use std::time::Instant;
 
 impl Work {
@@ -59,7 +54,7 @@ impl Work {
         }
     }
 
-    async fn send_request(&self, name: &AgentName, request: &ShutdownRequest) {
+    pub(super) async fn send_request(&self, name: &AgentName, request: &ShutdownRequest) {
         let lead = FileMailbox::new(self.parts.team.clone(), AgentName::team_lead(), 1, None);
         let text = format!("The leader asks {name} to shut down.");
         let sent = match Draft::frame(FrameType::ShutdownRequest, text, request) {
@@ -74,6 +69,10 @@ impl Work {
 
     async fn write_ended(&mut self, name: &AgentName, verdict: Verdict, exit: String, reason: String) {
         let Some(charge) = self.members.get(name) else { return };
+        let reason = match verdict {
+            Verdict::Stopped if charge.agreed_elsewhere => "stopped on request".to_owned(),
+            _ => reason,
+        };
         let ended = Ended { state: verdict.state(), at: clock::now(), exit, reason };
         self.record_end(name, charge.spec.incarnation, charge.listed, &ended).await;
         if let Some(charge) = self.members.get_mut(name) {
@@ -83,54 +82,26 @@ impl Work {
         }
     }
 
-    /// The verdict in the roster (the row itself goes when it was never `listed`) and in the log.
-    pub(super) async fn record_end(&self, name: &AgentName, incarnation: u32, listed: bool, ended: &Ended) {
-        let team = &self.parts.team;
-        let paths = team.paths.clone();
-        let file = paths.team_file();
-        let (who, row) = (name.clone(), ended.clone());
-        let written = team.disk.run(&file, move || {
-            Roster::update(&paths, |team| {
-                let is_it = |m: &Member| m.agent_name == who && m.incarnation == incarnation;
-                if !listed {
-                    team.members.retain(|m| !is_it(&m.known));
-                } else if let Some(member) = team.members.iter_mut().find(|m| is_it(&m.known)) {
-                    member.ended = Some(row);
-                }
-                Ok(())
-            })?;
-            if listed {
-                spec::remove_specs(&paths, &who)
-            } else {
-                members::remove_traces(&paths, &who, incarnation)
-            }
-        });
-        if let Err(error) = written.await {
+    /// Writes a verdict; a failure is logged, since there is nobody left to tell.
+    pub(super) async fn record_end(
+        &self,
+        name: &AgentName,
+        incarnation: u32,
+        listed: bool,
+        ended: &Ended,
+    ) {
+        if let Err(error) = ending::record(&self.parts.team, name, incarnation, listed, ended).await {
             tracing::error!(%name, %error, "the end of a teammate could not be written");
         }
-        let kind = if ended.state == AgentState::Lost { EventKind::Lost } else { EventKind::Exit };
-        let fields = json!({ "state": ended.state, "exit": ended.exit, "reason": ended.reason });
-        team.log(kind, name, incarnation, fields).await;
     }
 
     async fn close_asks(&self, name: &AgentName) {
         let Some(charge) = self.members.get(name) else { return };
-        let (paths, reply_to, incarnation) =
-            (self.parts.team.paths.clone(), name.clone(), charge.spec.incarnation);
-        let dir = paths.asks_dir();
-        let closed = self.parts.team.disk.run(&dir, move || {
-            for (ask, status, _) in asks::list(&paths)? {
-                let theirs = ask.reply_to == reply_to && ask.incarnation == incarnation;
-                if theirs && status == AskStatus::Open {
-                    asks::close(&paths, &ask.id, "the asking agent has ended")?;
-                }
-            }
-            Ok(())
-        });
+        let (team, incarnation) = (&self.parts.team, charge.spec.incarnation);
+        let closed = ending::close_asks(team, name, Some(incarnation), "the asking agent has ended");
         if let Err(error) = closed.await {
             tracing::warn!(%name, %error, "the asks of an ended teammate could not be closed");
         }
-        self.parts.team.hub.poke(Topic::Asks);
     }
 
     async fn tell(&mut self, name: &AgentName, note: Note) {

@@ -3,14 +3,15 @@
 
 use super::{Charge, Work};
 use crate::agent::runtime::Runtime;
-use crate::store::{asks, clock, run, spec};
+use crate::os::process;
+use crate::store::{run, spec};
+use crate::team::ending::{self, verdict_on_absent};
 use crate::team::executor::TeammateHandle;
 use crate::team::lifecycle::Lifecycle;
-use crate::wire::ask::AskStatus;
 use crate::wire::event::EventKind;
 use crate::wire::ids::{AgentName, RunId};
 use crate::wire::open::Open;
-use crate::wire::run::{AgentState, RunRecord};
+use crate::wire::run::RunRecord;
 use crate::wire::team::{BackendType, Ended, Member};
 use crate::wire::worker::{WORKER_SPEC_VERSION, WorkerSpec};
 use serde_json::json;
@@ -40,8 +41,11 @@ impl Work {
                 silent.push(member.agent_name);
             }
         }
-        if let Err(error) = self.close_asks_of(silent).await {
-            sentences.push(error);
+        for name in silent {
+            let why = "the process that asked has ended";
+            if let Err(error) = ending::close_asks(&self.parts.team, &name, None, why).await {
+                sentences.push(error.to_string());
+            }
         }
         // The asker of this may have been interrupted.
         let _ = done.send(sentences);
@@ -75,7 +79,14 @@ impl Work {
         };
         match found {
             Some(handle) => (self.adopt(runtime, &record, known, handle.into()).await, true),
-            None => (self.lose(member, "its process is gone").await, false),
+            None if process::is_alive(&record.process()) => {
+                let sentence = format!(
+                    "{name} still runs (process {}) but could not be taken over; festoon team stop ends it",
+                    record.pid
+                );
+                (sentence, true)
+            }
+            None => (self.absent(member, &record).await, false),
         }
     }
 
@@ -108,7 +119,7 @@ impl Work {
         old: WorkerSpec,
     ) -> String {
         if record.state.is_over() {
-            return self.lose(member, "it had ended when its leader died").await;
+            return self.absent(member, record).await;
         }
         let spec = WorkerSpec {
             version: WORKER_SPEC_VERSION,
@@ -128,7 +139,9 @@ impl Work {
             Ok(spec_file) => {
                 let name = spec.name.clone();
                 let life = Lifecycle::starting(Instant::now());
-                self.members.insert(name.clone(), Charge::new(Arc::clone(runtime), spec.clone(), life, None));
+                let mut charge = Charge::new(Arc::clone(runtime), spec.clone(), life, None);
+                charge.is_new = false;
+                self.members.insert(name.clone(), charge);
                 self.launch(spec, spec_file).await;
                 format!("{name} is started again from its transcript")
             }
@@ -137,28 +150,15 @@ impl Work {
     }
 
     async fn lose(&self, member: &Member, why: &str) -> String {
-        let name = &member.agent_name;
-        let ended = Ended {
-            state: AgentState::Lost,
-            at: clock::now(),
-            exit: "unknown".to_owned(),
-            reason: format!("lost with its leader: {why}"),
-        };
-        self.record_end(name, member.incarnation, true, &ended).await;
-        format!("{name} is lost: {why}")
+        let ended = Ended { reason: format!("lost with its leader: {why}"), ..verdict_on_absent(None) };
+        self.record_end(&member.agent_name, member.incarnation, true, &ended).await;
+        format!("{} is lost: {why}", member.agent_name)
     }
 
-    async fn close_asks_of(&self, agents: Vec<AgentName>) -> Result<(), String> {
-        let paths = self.parts.team.paths.clone();
-        let dir = paths.asks_dir();
-        let closed = self.parts.team.disk.run(&dir, move || {
-            for (ask, status, _) in asks::list(&paths)? {
-                if status == AskStatus::Open && agents.contains(&ask.reply_to) {
-                    asks::close(&paths, &ask.id, "the process that asked has ended")?;
-                }
-            }
-            Ok(())
-        });
-        closed.await.map_err(|e| e.to_string())
+    /// One whose process is not there any more: by its own last word, or lost.
+    async fn absent(&self, member: &Member, record: &RunRecord) -> String {
+        let ended = verdict_on_absent(Some(record));
+        self.record_end(&member.agent_name, member.incarnation, true, &ended).await;
+        format!("{} is {}: {}", member.agent_name, ended.state.as_str(), ended.reason)
     }
 }

@@ -159,8 +159,10 @@ impl Work {
                 if let Some(spawner) = charge.spawner.take() {
                     let _ = spawner.send(Err(format!("{name} was not started: {why}")));
                 }
-                charge.listed = false;
-                charge.runtime.slots.undo_start();
+                if charge.is_new {
+                    charge.listed = false;
+                    charge.runtime.slots.undo_start();
+                }
                 self.step(name, Event::SpawnFailed { why }).await;
             }
         }

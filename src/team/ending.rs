@@ -1,0 +1,87 @@
+//! The last entries about a member: the verdict, the roster, the log, the asks nobody waits for.
+//!
+//! One place for all who write them: the supervisor, the leader that takes over, and the command that
+//! ends a team without a leader.
+
+use super::context::Team;
+use super::wake::Topic;
+use crate::store::error::StoreError;
+use crate::store::roster::Roster;
+use crate::store::{asks, clock, members, spec};
+use crate::wire::ask::AskStatus;
+use crate::wire::event::EventKind;
+use crate::wire::ids::AgentName;
+use crate::wire::run::{AgentState, RunRecord};
+use crate::wire::team::{Ended, Member};
+use serde_json::json;
+
+/// The verdict on a member whose process is not there; `record` is what it last said of itself.
+pub fn verdict_on_absent(record: Option<&RunRecord>) -> Ended {
+    let (state, reason) = match record {
+        Some(record) if record.state.is_over() => (record.state, "it ended by itself".to_owned()),
+        Some(record) => (AgentState::Lost, format!("its process was gone (pid {})", record.pid)),
+        None => (AgentState::Lost, "it never said that it was ready".to_owned()),
+    };
+    // Nobody saw the exit.
+    Ended { state, at: clock::now(), exit: "unknown".to_owned(), reason }
+}
+
+/// Writes a verdict into the roster and the log. A row that was never `listed` to anyone is taken out
+/// instead, with all files of the member.
+pub async fn record(
+    team: &Team,
+    name: &AgentName,
+    incarnation: u32,
+    listed: bool,
+    ended: &Ended,
+) -> Result<(), StoreError> {
+    let paths = team.paths.clone();
+    let file = paths.team_file();
+    let (who, row) = (name.clone(), ended.clone());
+    team.disk
+        .run(&file, move || {
+            Roster::update(&paths, |team| {
+                let is_it = |m: &Member| m.agent_name == who && m.incarnation == incarnation;
+                if !listed {
+                    team.members.retain(|m| !is_it(&m.known));
+                } else if let Some(member) = team.members.iter_mut().find(|m| is_it(&m.known)) {
+                    member.ended = Some(row);
+                }
+                Ok(())
+            })?;
+            if listed {
+                spec::remove_specs(&paths, &who)
+            } else {
+                members::remove_traces(&paths, &who, incarnation)
+            }
+        })
+        .await?;
+    let kind = if ended.state == AgentState::Lost { EventKind::Lost } else { EventKind::Exit };
+    let fields = json!({ "state": ended.state, "exit": ended.exit, "reason": ended.reason });
+    team.log(kind, name, incarnation, fields).await;
+    Ok(())
+}
+
+/// Closes the open asks of an agent; `incarnation` `None` means of whichever.
+pub async fn close_asks(
+    team: &Team,
+    agent: &AgentName,
+    incarnation: Option<u32>,
+    reason: &str,
+) -> Result<(), StoreError> {
+    let (paths, agent, reason) = (team.paths.clone(), agent.clone(), reason.to_owned());
+    let dir = paths.asks_dir();
+    team.disk
+        .run(&dir, move || {
+            for (ask, status, _) in asks::list(&paths)? {
+                let theirs = ask.reply_to == agent && incarnation.is_none_or(|n| n == ask.incarnation);
+                if theirs && status == AskStatus::Open {
+                    asks::close(&paths, &ask.id, &reason)?;
+                }
+            }
+            Ok(())
+        })
+        .await?;
+    team.hub.poke(Topic::Asks);
+    Ok(())
+}
