@@ -5,8 +5,8 @@
 
 use crate::wire::limits::{MAX_AGENTS, MAX_AGENTS_TOTAL, MAX_DEPTH};
 use crate::wire::settings::LimitSettings;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// A limit that refuses a spawn; says which, how it stands and how to raise it.
@@ -133,9 +133,9 @@ impl Slots {
         {
             return Some(slot(Some(Arc::clone(parent))));
         }
-        let taken = self.running.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
-            (n < self.max_running).then_some(n + 1)
-        });
+        let taken = self
+            .running
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.max_running).then_some(n + 1));
         taken.is_ok().then(|| slot(None))
     }
 }

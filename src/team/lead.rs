@@ -1,7 +1,7 @@
 //! The leader: the main agent with its mail, its team, and the question whether all is quiet.
 
 use super::context::Team;
-use super::mailbox::{FileMailbox, is_for_model};
+use super::mailbox::FileMailbox;
 use super::pump::{Control, Pump};
 use super::reporter::{Reporter, Reporters};
 use super::supervisor::Supervisor;
@@ -13,7 +13,6 @@ use crate::store::error::StoreError;
 use crate::store::{asks, run};
 use crate::wire::ask::AskStatus;
 use crate::wire::ids::{AgentName, RunId};
-use crate::wire::mail::Wake;
 use crate::wire::run::AgentState;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -103,6 +102,7 @@ impl Lead {
         while end.owes_answer && matches!(end.status, TurnStatus::Cancelled) && !cancel.is_cancelled() {
             end = self.one_turn(TurnInput::Continue, cancel).await;
         }
+        self.mailbox.after_turn(end.rounds > 0).await;
         let delivered = self.mailbox.delivered_seq();
         self.reporter.change(|r| r.delivered_seq = r.delivered_seq.max(delivered)).await?;
         self.reporter.set_state(AgentState::Idle).await?;
@@ -129,13 +129,7 @@ impl Lead {
 
     /// Whether mail waits that starts a turn.
     pub async fn has_mail(&self) -> bool {
-        match self.mailbox.peek().await {
-            Ok(mail) => mail.iter().any(|c| is_for_model(c) && c.message.wake != Wake::Queue),
-            Err(error) => {
-                tracing::warn!(%error, "mail could not be read");
-                false
-            }
-        }
+        self.mailbox.wakes().await
     }
 
     /// Waits until mail starts a turn.

@@ -13,12 +13,16 @@ use crate::wire::ids::{AgentName, MessageId};
 use crate::wire::mail::{Claimed, Draft, MAX_SUMMARY_CHARS, MAX_TEXT_CHARS, Message, Origin, Receipt, Wake};
 use crate::wire::team::{BackendType, TeamFile};
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
+
+/// How long mail that could not be delivered starts no turn.
+const STUCK_FOR: Duration = Duration::from_secs(30);
 
 /// Whose drafts are limited in number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +44,8 @@ pub struct FileMailbox {
     changes: AsyncMutex<Signal>,
     /// Positions of messages that wait, by id.
     seen: Mutex<HashMap<MessageId, u64>>,
+    /// What could not be delivered, and since when.
+    stuck: Mutex<Option<(Instant, HashSet<MessageId>)>>,
     delivered_seq: AtomicU64,
     shutdown: Mutex<Option<String>>,
     leaving: CancellationToken,
@@ -58,6 +64,7 @@ impl FileMailbox {
             rate: Mutex::new(SendRate::default()),
             changes,
             seen: Mutex::new(HashMap::new()),
+            stuck: Mutex::new(None),
             delivered_seq: AtomicU64::new(0),
             shutdown: Mutex::new(None),
             leaving: CancellationToken::new(),
@@ -117,6 +124,33 @@ impl FileMailbox {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.extend(waiting.iter().map(|c| (c.id.clone(), c.message.seq)));
         Ok(waiting)
+    }
+
+    /// Whether mail waits that starts a turn.
+    pub async fn wakes(&self) -> bool {
+        let waiting = match self.peek().await {
+            Ok(waiting) => waiting,
+            Err(error) => {
+                tracing::warn!(%error, "mail could not be read");
+                return false;
+            }
+        };
+        let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_stuck =
+            |id| stuck.as_ref().is_some_and(|(since, ids)| since.elapsed() < STUCK_FOR && ids.contains(id));
+        waiting.iter().any(|c| is_for_model(c) && c.message.wake != Wake::Queue && !is_stuck(&c.id))
+    }
+
+    /// To be told whether a turn that was to deliver mail showed the model anything. When it did not (a
+    /// disk that refuses), the same mail starts no turn for a while, so that nothing runs in circles.
+    pub async fn after_turn(&self, showed_something: bool) {
+        let ids = match (showed_something, self.peek().await) {
+            (false, Ok(waiting)) if !waiting.is_empty() => {
+                Some((Instant::now(), waiting.into_iter().map(|c| c.id).collect()))
+            }
+            _ => None,
+        };
+        *self.stuck.lock().unwrap_or_else(PoisonError::into_inner) = ids;
     }
 
     async fn unread(&self) -> Result<Option<Vec<Claimed>>, StoreError> {

@@ -125,7 +125,10 @@ impl Pump {
             other => {
                 let fields = json!({ "reason": format!("this version does not act on {}", other.as_str()),
                                      "messageId": claimed.id });
-                self.mailbox.team().log(EventKind::Refused, self.mailbox.me(), self.mailbox.incarnation(), fields).await;
+                self.mailbox
+                    .team()
+                    .log(EventKind::Refused, self.mailbox.me(), self.mailbox.incarnation(), fields)
+                    .await;
             }
         }
     }

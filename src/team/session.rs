@@ -8,7 +8,7 @@ use crate::store::inbox::Inbox;
 use crate::store::paths::Paths;
 use crate::store::roster::Roster;
 use crate::store::sign::Keys;
-use crate::store::{asks, clock, lock, slug};
+use crate::store::{asks, atomic, clock, lock, slug};
 use crate::wire::ids::{AgentId, AgentName, SessionId, TeamName};
 use crate::wire::settings::Durability;
 use crate::wire::team::{TEAM_VERSION, TeamFile};
@@ -99,6 +99,10 @@ pub async fn take_over(
         let lock = all.team(&name).leader_lock();
         if !lock::hold_for_life(&lock, &format!("leader of {name}"))? {
             return Err(StoreError::Exists { path: lock });
+        }
+        let team = all.team(&name);
+        for dir in [team.dir().to_owned(), team.inboxes(), team.run_dir(), team.asks_dir()] {
+            atomic::sweep(&dir)?;
         }
         Ok(Some(name))
     });

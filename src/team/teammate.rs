@@ -7,7 +7,7 @@
 use super::bubble::FileBroker;
 use super::context::Team;
 use super::executor::{RunnerControl, RunnerExit};
-use super::mailbox::{FileMailbox, Sender, is_for_model};
+use super::mailbox::{FileMailbox, Sender};
 use super::meta;
 use super::pump::{Control, Pump};
 use super::reporter::{Reporter, Reporters};
@@ -302,6 +302,7 @@ impl Teammate {
             }
         };
         self.agent.core().place.set(None);
+        self.mailbox.after_turn(end.rounds > 0).await;
         let delivered = self.mailbox.delivered_seq();
         if agreed.is_cancelled() {
             leave = leave.or(Some(Leave::Agreed(None)));
@@ -336,12 +337,8 @@ impl Teammate {
     /// Waits for mail that starts a turn, or the end. Costs nothing meanwhile.
     async fn wait(&mut self, control: &RunnerControl) -> Next {
         loop {
-            match self.mailbox.peek().await {
-                Ok(mail) if mail.iter().any(|c| is_for_model(c) && c.message.wake != Wake::Queue) => {
-                    return Next::Turn(TurnInput::Mail);
-                }
-                Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "mail could not be read"),
+            if self.mailbox.wakes().await {
+                return Next::Turn(TurnInput::Mail);
             }
             tokio::select! {
                 biased;

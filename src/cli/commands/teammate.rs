@@ -11,8 +11,9 @@ use crate::cli::out::Printing;
 use crate::cli::setup::Setup;
 use crate::cli::signals::{self, Signalled};
 use crate::cli::view::View;
+use crate::exec::tmux;
 use crate::os::replace;
-use crate::store::spec;
+use crate::store::{lock, spec};
 use crate::team::executor::RunnerControl;
 use crate::wire::error::ExitKind;
 use crate::wire::worker::{WORKER_SPEC_VERSION, WorkerSpec};
@@ -106,6 +107,7 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
     }
     setup.loaded.settings = spec.settings.clone();
     setup.loaded.settings.retry = spec.retry.clone();
+    let team = spec.team.clone();
     let printing = Printing::start()?;
     let view = View::of_teammate(&spec, printing.lines());
     let cancel = CancellationToken::new();
@@ -125,6 +127,12 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
         }
     };
     printing.finish();
+    // A leader reads the exit status from the pane; without one the pane would stay for long.
+    if !lock::is_held(&setup.paths.team(&team).leader_lock())?
+        && let Err(error) = tmux::release_own_pane(setup.environment.all(), std::process::id()).await
+    {
+        tracing::warn!(%error, "the pane of this worker could not be let go");
+    }
     let exit = exit?;
     if exit.failed {
         return Err(CliError::new(ExitKind::Failed, "teammate", exit.exit, ""));

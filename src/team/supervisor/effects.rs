@@ -83,13 +83,7 @@ impl Work {
     }
 
     /// Writes a verdict; a failure is logged, since there is nobody left to tell.
-    pub(super) async fn record_end(
-        &self,
-        name: &AgentName,
-        incarnation: u32,
-        listed: bool,
-        ended: &Ended,
-    ) {
+    pub(super) async fn record_end(&self, name: &AgentName, incarnation: u32, listed: bool, ended: &Ended) {
         if let Err(error) = ending::record(&self.parts.team, name, incarnation, listed, ended).await {
             tracing::error!(%name, %error, "the end of a teammate could not be written");
         }

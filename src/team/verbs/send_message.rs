@@ -165,6 +165,12 @@ impl SendMessage {
         if to == USER {
             return Err("Not sent: the user reads what the leader answers; write to team-lead.".to_owned());
         }
+        if is_subagent(to) {
+            return Err(format!(
+                "Not sent: {to} has given its report and ended, and this version cannot continue an agent that has \
+                 ended. Start a new one with Agent and tell it what you know."
+            ));
+        }
         let name = slug::agent_name(to.split_once('@').map_or(to, |(name, _)| name));
         match name {
             Ok(name) if &name == self.mailbox.owner() => Err("Not sent: that is you.".to_owned()),
@@ -175,6 +181,11 @@ impl SendMessage {
             }
         }
     }
+}
+
+/// Whether this is the id of an unnamed agent: `a` and 16 hex digits.
+fn is_subagent(to: &str) -> bool {
+    to.len() == 17 && to.starts_with('a') && to.bytes().skip(1).all(|b| b.is_ascii_hexdigit())
 }
 
 fn listed(names: &[AgentName]) -> String {
