@@ -576,11 +576,11 @@ fn a_member_is_stopped_by_the_user_while_its_leader_goes_on() {
     assert_eq!(
         stopped,
         json!([{ "team": team, "name": "bo", "stopped": true, "state": "stopped", "exit": "agreed to shut down",
-                 "reason": "it ended by itself" }])
+                 "reason": "stopped on request" }])
     );
     assert_eq!(place.json(&["team", "stop", &team, "bo"]), json!([]));
     let again = place.ok(&["team", "stop", &team, "bo"]);
-    assert_eq!(again, "bo is stopped already: agreed to shut down: it ended by itself\n");
+    assert_eq!(again, "bo is stopped already: agreed to shut down: stopped on request\n");
     let rows = place.json(&["ps"]);
     assert_eq!(
         json!([rows[0]["state"], rows[1]["state"], rows[2]["state"]]),

@@ -4,7 +4,7 @@
 //! once, and the only truth. A response by mail, a watch and a slow look all only say: look now.
 
 use super::context::Team;
-use super::wake::Topic;
+use super::wake::{Signal, Topic};
 use crate::agent::ports::{Answer, AskRequest, BoxFuture, Mailbox, PermissionBroker};
 use crate::store::error::StoreError;
 use crate::store::{asks, clock};
@@ -39,7 +39,6 @@ impl FileBroker {
     async fn ask(&self, request: AskRequest, cancel: &CancellationToken) -> Result<Answer, StoreError> {
         let ask = make(&request);
         let id = ask.id.clone();
-        let context = &request.context;
         let mut signal = self.team.hub.signal(Topic::Asks);
         if self.policy == AskPolicy::Deny {
             let closed = Closed { at: clock::now(), reason: NOBODY.to_owned() };
@@ -56,6 +55,26 @@ impl FileBroker {
             // The file stands and every terminal lists it; the leader's own watch finds it too.
             tracing::warn!(%error, "the leader could not be told of an ask");
         }
+        match self.wait(&id, &mut signal, cancel).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                // Nobody can answer an ask whose decision cannot be read, so nobody should wait for it.
+                let closed = self.give_up(&id, "its decision could not be read", Answer::Cancelled).await;
+                if let Err(error) = closed {
+                    tracing::warn!(ask = %id, %error, "an ask could not be closed");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the decision, the deadline, or the end of the call.
+    async fn wait(
+        &self,
+        id: &AskId,
+        signal: &mut Signal,
+        cancel: &CancellationToken,
+    ) -> Result<Answer, StoreError> {
         let deadline = match self.policy {
             AskPolicy::WaitSeconds(seconds) => {
                 Some(tokio::time::Instant::now() + Duration::from_secs(seconds))
@@ -63,7 +82,7 @@ impl FileBroker {
             AskPolicy::Wait | AskPolicy::Deny => None,
         };
         loop {
-            if let Some(answer) = self.look(&id).await? {
+            if let Some(answer) = self.look(id).await? {
                 return Ok(answer);
             }
             let over = async {
@@ -74,12 +93,12 @@ impl FileBroker {
             };
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => return self.give_up(&id, "the call was cancelled", Answer::Cancelled).await,
+                () = cancel.cancelled() => return self.give_up(id, "the call was cancelled", Answer::Cancelled).await,
                 () = over => {
                     let seconds = match self.policy { AskPolicy::WaitSeconds(s) => s, _ => 0 };
                     let why = format!("nobody answered within {seconds} s");
-                    tracing::info!(ask = %id, agent = %context.id, "{why}");
-                    return self.give_up(&id, NOBODY, Answer::Nobody(why)).await;
+                    tracing::info!(ask = %id, "{why}");
+                    return self.give_up(id, NOBODY, Answer::Nobody(why)).await;
                 }
                 () = signal.changed() => {}
             }

@@ -206,6 +206,17 @@ impl FileMailbox {
         self.store(to, incarnation, draft).await
     }
 
+    /// A frame without a good signature is only text; that somebody tried is in the log.
+    async fn note_forged(&self, claimed: &Claimed) {
+        let kind = &claimed.message.kind;
+        if claimed.origin == Origin::Team || *kind == FrameType::PeerDm {
+            return;
+        }
+        let fields = json!({ "messageId": claimed.id, "type": kind.as_str(), "claims": claimed.message.from,
+                             "reason": "it is not signed by the team, so it is shown as text and not acted on" });
+        self.team.log(EventKind::Refused, &self.me, self.incarnation, fields).await;
+    }
+
     /// What was wrong in the inbox: into the event log, and to the sender of what cannot be delivered.
     async fn report(&self, notice: &InboxNotice) {
         let fields = json!({ "reason": notice.sentence() });
@@ -287,6 +298,7 @@ impl Mailbox for FileMailbox {
             let claimed = self.put_in_order(usize::MAX).await?;
             let mail: Vec<Claimed> = claimed.into_iter().filter(is_for_model).take(max).collect();
             for claimed in &mail {
+                self.note_forged(claimed).await;
                 if let Some(request) = shutdown_request(claimed) {
                     *self.shutdown.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.request_id);
                 }

@@ -9,7 +9,7 @@ mod start;
 
 use super::context::Team;
 use super::executor::{ExitReport, TeammateHandle};
-use super::lifecycle::{Event, Insistence, Ladder, Lifecycle, Stop};
+use super::lifecycle::{Event, Insistence, Ladder, Lifecycle, Stop, Verdict};
 use super::registry::BackendRegistry;
 use super::spawn::{SpawnDefaults, TeammateRequest};
 use super::wake::Topic;
@@ -213,6 +213,17 @@ impl Charge {
             runtime,
             notes: Vec::new(),
             unanswered: None,
+        }
+    }
+}
+
+impl Charge {
+    /// Why it ended: the lifecycle does not see requests that came from elsewhere.
+    fn reason(&self, verdict: Verdict, reason: String) -> String {
+        if self.agreed_elsewhere && verdict == Verdict::Stopped {
+            "stopped on request".to_owned()
+        } else {
+            reason
         }
     }
 }

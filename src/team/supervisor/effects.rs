@@ -47,9 +47,14 @@ impl Work {
                 }));
             }
             Effect::WriteEnded { verdict, exit, reason } => {
+                let reason = charge.reason(verdict, reason);
                 self.write_ended(name, verdict, exit, reason).await
             }
             Effect::ReleaseSlot => self.close_asks(name).await,
+            Effect::TellLeader(Note::Ended { verdict, exit, reason }) => {
+                let reason = charge.reason(verdict, reason);
+                self.tell(name, Note::Ended { verdict, exit, reason }).await
+            }
             Effect::TellLeader(note) => self.tell(name, note).await,
         }
     }
@@ -69,10 +74,6 @@ impl Work {
 
     async fn write_ended(&mut self, name: &AgentName, verdict: Verdict, exit: String, reason: String) {
         let Some(charge) = self.members.get(name) else { return };
-        let reason = match verdict {
-            Verdict::Stopped if charge.agreed_elsewhere => "stopped on request".to_owned(),
-            _ => reason,
-        };
         let ended = Ended { state: verdict.state(), at: clock::now(), exit, reason };
         self.record_end(name, charge.spec.incarnation, charge.listed, &ended).await;
         if let Some(charge) = self.members.get_mut(name) {
