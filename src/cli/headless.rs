@@ -107,6 +107,10 @@ pub async fn answer(
     if let Err(error) = outcome {
         result.trouble(error);
     }
+    if let Some(first) = session.lead.supervisor.unsaid().await.into_iter().next() {
+        let hint = "look at the disk and at `festoon ps --all`";
+        result.trouble(CliError::new(ExitKind::Failed, "team", first, hint));
+    }
     for trouble in session.finish(setup.shared.keep_team).await {
         out::warning(trouble);
     }

@@ -54,6 +54,7 @@ enum Order {
     Spawned { name: AgentName, run_id: RunId, outcome: Result<Arc<dyn TeammateHandle>, String> },
     Stop { name: AgentName, stop: Stop, leaves: bool, done: Option<oneshot::Sender<StopOutcome>> },
     TakeOver(Arc<Runtime>, oneshot::Sender<Vec<String>>),
+    Unsaid(oneshot::Sender<Vec<String>>),
     Living(oneshot::Sender<Vec<AgentName>>),
     Answered { from: AgentName, request_id: String, refused: Option<String> },
     RunsChanged,
@@ -93,7 +94,7 @@ impl Supervisor {
         };
         let supervisor = Self { orders: orders.clone(), ladder };
         let lead = Arc::clone(&parts.lead);
-        let work = Work { parts: Arc::new(parts), orders, members: HashMap::new() };
+        let work = Work { parts: Arc::new(parts), orders, members: HashMap::new(), unsaid: Vec::new() };
         drop(spawn_in(&lead, work.run(inbox, cancel)));
         supervisor
     }
@@ -142,6 +143,14 @@ impl Supervisor {
     pub async fn take_over(&self, runtime: &Arc<Runtime>) -> Vec<String> {
         let (done, sentences) = oneshot::channel();
         self.order(Order::TakeOver(Arc::clone(runtime), done));
+        sentences.await.unwrap_or_default()
+    }
+
+    /// What could not be told to the leader or written into the roster, a sentence each: a run in which
+    /// that happened has not gone well, whatever its last answer says.
+    pub async fn unsaid(&self) -> Vec<String> {
+        let (done, sentences) = oneshot::channel();
+        self.order(Order::Unsaid(done));
         sentences.await.unwrap_or_default()
     }
 
@@ -232,6 +241,8 @@ struct Work {
     parts: Arc<SupervisorParts>,
     orders: mpsc::UnboundedSender<Order>,
     members: HashMap<AgentName, Charge>,
+    /// What the leader or the roster should have been told and could not be.
+    unsaid: Vec<String>,
 }
 
 impl Work {
@@ -254,6 +265,10 @@ impl Work {
             Order::Spawned { name, run_id, outcome } => self.spawned(&name, &run_id, outcome).await,
             Order::Stop { name, stop, leaves, done } => self.stop(&name, stop, leaves, done).await,
             Order::TakeOver(runtime, done) => self.take_over(runtime, done).await,
+            Order::Unsaid(done) => {
+                // The asker may be gone.
+                let _ = done.send(self.unsaid.clone());
+            }
             Order::Living(done) => {
                 let living = self.members.iter().filter(|(_, c)| !c.life.is_over()).map(|(n, _)| n.clone());
                 // The asker may be gone.

@@ -83,10 +83,17 @@ impl Work {
         }
     }
 
-    /// Writes a verdict; a failure is logged, since there is nobody left to tell.
-    pub(super) async fn record_end(&self, name: &AgentName, incarnation: u32, listed: bool, ended: &Ended) {
+    /// Writes a verdict; a failure is kept for the end of the run.
+    pub(super) async fn record_end(
+        &mut self,
+        name: &AgentName,
+        incarnation: u32,
+        listed: bool,
+        ended: &Ended,
+    ) {
         if let Err(error) = ending::record(&self.parts.team, name, incarnation, listed, ended).await {
             tracing::error!(%name, %error, "the end of a teammate could not be written");
+            self.unsaid.push(format!("{name} is {}: {} ({error})", ended.state.as_str(), ended.reason));
         }
     }
 
@@ -131,6 +138,7 @@ impl Work {
         let system = FileMailbox::new(self.parts.team.clone(), AgentName::system(), 1, None);
         if let Err(error) = system.post(&AgentName::team_lead(), draft, Sender::Trusted).await {
             tracing::error!(%name, %error, "the leader could not be told");
+            self.unsaid.push(format!("the leader was not told of {name}: {error}"));
         }
     }
 }

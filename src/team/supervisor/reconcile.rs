@@ -149,14 +149,14 @@ impl Work {
         }
     }
 
-    async fn lose(&self, member: &Member, why: &str) -> String {
+    async fn lose(&mut self, member: &Member, why: &str) -> String {
         let ended = Ended { reason: format!("lost with its leader: {why}"), ..verdict_on_absent(None) };
         self.record_end(&member.agent_name, member.incarnation, true, &ended).await;
         format!("{} is lost: {why}", member.agent_name)
     }
 
     /// One whose process is not there any more: by its own last word, or lost.
-    async fn absent(&self, member: &Member, record: &RunRecord) -> String {
+    async fn absent(&mut self, member: &Member, record: &RunRecord) -> String {
         let ended = verdict_on_absent(Some(record));
         self.record_end(&member.agent_name, member.incarnation, true, &ended).await;
         format!("{} is {}: {}", member.agent_name, ended.state.as_str(), ended.reason)
