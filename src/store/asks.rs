@@ -1,20 +1,25 @@
 //! Asks and their decisions: `asks/<id>.json` and `<id>.decision.json`.
 //!
 //! Owns these files. Promises that an ask is made once, that the first decision with a good
-//! signature counts, that it is on disk before anybody acts on it, and that a decision nobody of us
-//! signed decides nothing. Never sends anything.
+//! signature counts, that it is on disk before anybody acts on it, that a decision nobody of us signed
+//! decides nothing, and that an ask is decided or closed, never both. Never sends anything.
 
 use super::atomic;
 use super::clock;
 use super::error::StoreError;
+use super::lock;
 use super::paths::TeamPaths;
 use super::sign::Keys;
 use crate::wire::ask::{Ask, AskStatus, Closed, DecisionRecord};
 use crate::wire::ids::AskId;
+use crate::wire::limits::LOCK_DEADLINE;
 use crate::wire::open::Open;
 use crate::wire::settings::Durability;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// Puts an ask on disk; `false` when one with that id is there already, which then stays.
 pub fn create(team: &TeamPaths, ask: &Ask) -> Result<bool, StoreError> {
@@ -28,9 +33,64 @@ pub fn load(team: &TeamPaths, id: &AskId) -> Result<Option<Open<Ask>>, StoreErro
     atomic::read_json(&team.ask(id))
 }
 
+/// An ask, where it stands, and its decision.
+pub type Standing = (Ask, AskStatus, Option<DecisionRecord>);
+
 /// All asks with where they stand, oldest first. Files that are no asks are left out, and a decision
 /// that nobody of us signed is none.
-pub fn list(team: &TeamPaths) -> Result<Vec<(Ask, AskStatus, Option<DecisionRecord>)>, StoreError> {
+pub fn list(team: &TeamPaths) -> Result<Vec<Standing>, StoreError> {
+    let mut keys = LazyKeys::default();
+    let mut asks: Vec<Standing> =
+        files(team)?.iter().filter_map(|name| stands(team, &mut keys, &team.asks_dir().join(name))).collect();
+    asks.sort_by(|(a, ..), (b, ..)| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+    Ok(asks)
+}
+
+/// One ask with where it stands; `None` when there is none.
+pub fn find(team: &TeamPaths, id: &AskId) -> Result<Option<Standing>, StoreError> {
+    team.check(&team.asks_dir())?;
+    Ok(stands(team, &mut LazyKeys::default(), &team.ask(id)).filter(|(ask, ..)| ask.id == *id))
+}
+
+/// The open asks of one team, for who looks often: what is decided or closed stays so and is read once.
+#[derive(Debug, Default)]
+pub struct OpenAsks {
+    over: Mutex<HashSet<String>>,
+}
+
+impl OpenAsks {
+    /// The asks that are open now, oldest first. Files that are no asks are left out.
+    pub fn look(&self, team: &TeamPaths) -> Result<Vec<Ask>, StoreError> {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = LazyKeys::default();
+        let mut open = Vec::new();
+        for name in files(team)? {
+            if over.contains(&name) {
+                continue;
+            }
+            match stands(team, &mut keys, &team.asks_dir().join(&name)) {
+                Some((ask, AskStatus::Open, _)) => open.push(ask),
+                Some(_) => drop(over.insert(name)),
+                None => {}
+            }
+        }
+        open.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+        Ok(open)
+    }
+}
+
+/// The team's keys, read once and only when there is a decision to check.
+#[derive(Default)]
+struct LazyKeys(Option<Option<Keys>>);
+
+impl LazyKeys {
+    fn get(&mut self, team: &TeamPaths) -> Option<&Keys> {
+        self.0.get_or_insert_with(|| Keys::load(team).ok()).as_ref()
+    }
+}
+
+/// The names of the files that should be asks.
+fn files(team: &TeamPaths) -> Result<Vec<String>, StoreError> {
     let dir = team.asks_dir();
     team.check(&dir)?;
     let entries = match std::fs::read_dir(&dir) {
@@ -38,43 +98,44 @@ pub fn list(team: &TeamPaths) -> Result<Vec<(Ask, AskStatus, Option<DecisionReco
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(StoreError::io("list", &dir, e)),
     };
-    let mut asks = Vec::new();
-    let mut keys = None;
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if !name.ends_with(".json") || name.ends_with(".decision.json") || name.starts_with('.') {
-            continue;
-        }
-        let Ok(Some(ask)) = atomic::read_json::<Open<Ask>>(&entry.path()) else { continue };
-        let decision = match team.decision(&ask.id).symlink_metadata() {
-            Err(_) => None,
-            Ok(_) => {
-                // Read once, and only when there is something to check.
-                let keys = keys.get_or_insert_with(|| Keys::load(team).ok());
-                keys.as_ref().and_then(|keys| decision(team, keys, &ask.id).ok()?)
-            }
-        };
-        let status = match (&decision, &ask.closed) {
-            (Some(_), _) => AskStatus::Decided,
-            (None, Some(_)) => AskStatus::Closed,
-            (None, None) => AskStatus::Open,
-        };
-        asks.push((ask.known, status, decision));
-    }
-    asks.sort_by(|(a, ..), (b, ..)| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
-    Ok(asks)
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let is_ask = |name: &String| {
+        name.ends_with(".json") && !name.ends_with(".decision.json") && !name.starts_with('.')
+    };
+    Ok(names.filter(is_ask).collect())
 }
 
-/// Says in the ask's file that nobody waits any more. Only the asking process calls it.
+fn stands(team: &TeamPaths, keys: &mut LazyKeys, path: &Path) -> Option<Standing> {
+    let ask = atomic::read_json::<Open<Ask>>(path).ok()??;
+    let decision = match team.decision(&ask.id).symlink_metadata() {
+        Err(_) => None,
+        Ok(_) => keys.get(team).and_then(|keys| decision(team, keys, &ask.id).ok()?),
+    };
+    let status = match (&decision, &ask.closed) {
+        (Some(_), _) => AskStatus::Decided,
+        (None, Some(_)) => AskStatus::Closed,
+        (None, None) => AskStatus::Open,
+    };
+    Some((ask.known, status, decision))
+}
+
+/// Says in the ask's file that nobody waits any more; one that is decided stays as it is. Only the
+/// asking process calls it, or who takes its place.
 pub fn close(team: &TeamPaths, id: &AskId, reason: &str) -> Result<(), StoreError> {
-    let path = team.ask(id);
-    let mut ask = load(team, id)?.ok_or_else(|| StoreError::NotFound { path: path.clone() })?;
-    if ask.closed.is_some() {
-        return Ok(());
-    }
-    ask.closed = Some(Closed { at: clock::now(), reason: reason.to_owned() });
-    atomic::write_json(&path, &ask, Durability::Process)
+    outcome(team, || {
+        let path = team.ask(id);
+        let mut ask = load(team, id)?.ok_or_else(|| StoreError::NotFound { path: path.clone() })?;
+        if ask.closed.is_some() {
+            return Ok(());
+        }
+        let is_decided = team.decision(id).symlink_metadata().is_ok()
+            && Keys::load(team).is_ok_and(|keys| matches!(decision(team, &keys, id), Ok(Some(_))));
+        if is_decided {
+            return Ok(());
+        }
+        ask.closed = Some(Closed { at: clock::now(), reason: reason.to_owned() });
+        atomic::write_json(&path, &ask, Durability::Process)
+    })
 }
 
 /// Signs a decision and puts it on disk. `false` when the ask is decided already; an error when
@@ -82,14 +143,26 @@ pub fn close(team: &TeamPaths, id: &AskId, reason: &str) -> Result<(), StoreErro
 /// in its place that nobody of us signed is moved aside.
 pub fn decide(team: &TeamPaths, keys: &Keys, mut record: DecisionRecord) -> Result<bool, StoreError> {
     team.check(&team.asks_dir())?;
+    if load(team, &record.ask_id)?.is_none() {
+        return Err(StoreError::NotFound { path: team.ask(&record.ask_id) }); // and no lock file is made
+    }
+    keys.sign_decision(&mut record)?;
+    outcome(team, || decide_locked(team, keys, &record))
+}
+
+/// Runs what settles an ask, one at a time: an answer that counts reaches somebody who still waits.
+fn outcome<T>(team: &TeamPaths, settle: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    lock::with_lock(&team.asks_lock(), LOCK_DEADLINE, settle)
+}
+
+fn decide_locked(team: &TeamPaths, keys: &Keys, record: &DecisionRecord) -> Result<bool, StoreError> {
     let ask =
         load(team, &record.ask_id)?.ok_or_else(|| StoreError::NotFound { path: team.ask(&record.ask_id) })?;
     if let Some(closed) = &ask.closed {
-        return Err(StoreError::Closed { ask: record.ask_id, reason: closed.reason.clone() });
+        return Err(StoreError::Closed { ask: record.ask_id.clone(), reason: closed.reason.clone() });
     }
-    keys.sign_decision(&mut record)?;
     let path = team.decision(&record.ask_id);
-    let bytes = atomic::pretty(&path, &record)?;
+    let bytes = atomic::pretty(&path, record)?;
     loop {
         if atomic::create_exclusive(&path, &bytes, Durability::Process)? {
             return Ok(true);

@@ -206,6 +206,10 @@ impl TeamPaths {
     pub fn asks_dir(&self) -> PathBuf {
         self.dir.join("asks")
     }
+    /// Held while an ask is decided or closed.
+    pub fn asks_lock(&self) -> PathBuf {
+        self.dir.join("asks.lock")
+    }
     /// One ask.
     pub fn ask(&self, id: &AskId) -> PathBuf {
         self.asks_dir().join(format!("{}.json", slug::of_id(id.as_str())))

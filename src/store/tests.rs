@@ -15,7 +15,7 @@ use crate::wire::ids::{AgentId, AgentName, AskId, LineId, MessageId, RunId, Sess
 use crate::wire::open::RawMap;
 use crate::wire::permission::{Decision, PermissionMode, Scope};
 use crate::wire::run::AgentState;
-use crate::wire::settings::{RetrySettings, Settings};
+use crate::wire::settings::{Durability, RetrySettings, Settings};
 use crate::wire::team::BackendType;
 use crate::wire::transcript::{AgentMeta, Line, LineMessage, LineType, StoredBlock};
 use crate::wire::worker::{AskPolicy, WORKER_SPEC_VERSION, WorkerSpec};
@@ -267,6 +267,67 @@ fn a_closed_ask_takes_no_decision() {
     let listed = asks::list(&team.team).expect("lists");
     assert!(matches!(&listed[..], [(_, AskStatus::Closed, None)]), "{listed:?}");
     assert_eq!(listed[0].0.input.get(), ask("a1").input.get());
+}
+
+#[test]
+fn a_decided_ask_is_not_closed() {
+    let team = Team::new();
+    let id = AskId::new("a1");
+    asks::create(&team.team, &ask("a1")).expect("creates");
+    assert!(asks::decide(&team.team, &team.keys, decision("a1", Decision::Allow)).expect("decides"));
+    asks::close(&team.team, &id, "too late").expect("leaves it");
+    let (ask, status, found) = asks::find(&team.team, &id).expect("looks").expect("is there");
+    assert_eq!((ask.closed, status), (None, AskStatus::Decided));
+    assert_eq!(found.expect("decided").decision, Decision::Allow);
+    assert!(asks::find(&team.team, &AskId::new("a2")).expect("looks").is_none());
+}
+
+#[test]
+fn an_answer_and_the_end_of_the_wait_never_both_win() {
+    let team = Team::new();
+    for n in 0..40 {
+        let id = AskId::new(format!("a{n}"));
+        asks::create(&team.team, &ask(id.as_str())).expect("creates");
+        let start = std::sync::Barrier::new(2);
+        let answered = std::thread::scope(|scope| {
+            let answer = scope.spawn(|| {
+                start.wait();
+                asks::decide(&team.team, &team.keys, decision(id.as_str(), Decision::Allow))
+            });
+            start.wait();
+            asks::close(&team.team, &id, "nobody").expect("closes or leaves it");
+            answer.join().expect("joins")
+        });
+        let (ask, status, _) = asks::find(&team.team, &id).expect("looks").expect("is there");
+        match answered {
+            Ok(true) => assert_eq!((ask.closed, status), (None, AskStatus::Decided)),
+            Err(StoreError::Closed { .. }) => assert_eq!(status, AskStatus::Closed),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_over_is_read_once() {
+    let team = Team::new();
+    let queue = asks::OpenAsks::default();
+    let open = || -> Vec<String> {
+        let open = queue.look(&team.team).expect("looks");
+        open.into_iter().map(|ask| ask.id.to_string()).collect()
+    };
+    assert_eq!(open(), Vec::<String>::new());
+    for id in ["a1", "a2", "a3"] {
+        asks::create(&team.team, &ask(id)).expect("creates");
+    }
+    assert_eq!(open(), ["a1", "a2", "a3"]);
+    asks::decide(&team.team, &team.keys, decision("a1", Decision::Deny)).expect("decides");
+    asks::close(&team.team, &AskId::new("a2"), "nobody").expect("closes");
+    assert_eq!(open(), ["a3"]);
+    // Whoever read them again would find them open.
+    std::fs::remove_file(team.team.decision(&AskId::new("a1"))).expect("removes");
+    atomic::write_json(&team.team.ask(&AskId::new("a2")), &ask("a2"), Durability::Process).expect("writes");
+    assert_eq!(open(), ["a3"]);
+    assert_eq!(asks::list(&team.team).expect("lists").len(), 3);
 }
 
 // Signatures

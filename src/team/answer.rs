@@ -47,10 +47,8 @@ pub enum Answered {
 pub async fn answer(team: &Team, id: &AskId, word: Word) -> Result<Answered, StoreError> {
     let (paths, wanted) = (team.paths.clone(), id.clone());
     let file = paths.ask(id);
-    let found = team.disk.run(&file, move || asks::list(&paths)).await?;
-    let Some((ask, status, _)) = found.into_iter().find(|(ask, _, _)| ask.id == wanted) else {
-        return Ok(Answered::Unknown);
-    };
+    let found = team.disk.run(&file, move || asks::find(&paths, &wanted)).await?;
+    let Some((ask, status, _)) = found else { return Ok(Answered::Unknown) };
     if status != AskStatus::Open {
         return Ok(Answered::TooLate(status));
     }
@@ -65,7 +63,10 @@ pub async fn answer(team: &Team, id: &AskId, word: Word) -> Result<Answered, Sto
         sig: String::new(),
     };
     let (paths, keys) = (team.paths.clone(), team.keys.clone());
-    let first = team.disk.run(&file, move || asks::decide(&paths, &keys, record)).await?;
+    let first = match team.disk.run(&file, move || asks::decide(&paths, &keys, record)).await {
+        Err(StoreError::Closed { .. }) => return Ok(Answered::TooLate(AskStatus::Closed)),
+        decided => decided?,
+    };
     if !first {
         return Ok(Answered::TooLate(AskStatus::Decided));
     }

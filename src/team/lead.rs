@@ -9,9 +9,9 @@ use super::wake::Topic;
 use crate::agent::context::spawn_in;
 use crate::agent::events::AgentEvent;
 use crate::agent::turn::{Agent, TurnEnd, TurnInput, TurnStatus};
+use crate::store::asks::OpenAsks;
 use crate::store::error::StoreError;
-use crate::store::{asks, run};
-use crate::wire::ask::AskStatus;
+use crate::store::run;
 use crate::wire::ids::{AgentName, RunId};
 use crate::wire::run::AgentState;
 use std::collections::HashSet;
@@ -42,6 +42,7 @@ pub struct Lead {
     /// The run records of all agents in this process.
     reporters: Arc<Reporters>,
     interrupts: watch::Receiver<u64>,
+    asks: Arc<OpenAsks>,
 }
 
 /// What one look at the team saw; two equal looks in a row are one consistent picture, since every
@@ -83,7 +84,7 @@ impl Lead {
                 }
             }
         }));
-        Self { agent, mailbox, supervisor, reporter, reporters, interrupts }
+        Self { agent, mailbox, supervisor, reporter, reporters, interrupts, asks: Arc::default() }
     }
 
     fn team(&self) -> &Team {
@@ -175,7 +176,7 @@ impl Lead {
 
     async fn look(&self) -> Result<Picture, StoreError> {
         let living = self.supervisor.living().await;
-        let team = self.team().clone();
+        let (team, queue) = (self.team().clone(), Arc::clone(&self.asks));
         let dir = team.paths.dir().to_owned();
         let disk = team.disk.clone();
         disk.run(&dir, move || {
@@ -210,8 +211,7 @@ impl Lead {
                 }
             }
             picture.lead_seq = team.inbox(&AgentName::team_lead()).counts()?.last_seq;
-            picture.open_asks =
-                asks::list(&team.paths)?.iter().filter(|(_, status, _)| *status == AskStatus::Open).count();
+            picture.open_asks = queue.look(&team.paths)?.len();
             picture.busy |= picture.open_asks > 0;
             picture.members.sort_by(|a, b| a.0.cmp(&b.0));
             Ok(picture)

@@ -9,13 +9,14 @@ use crate::cli::feed::Faces;
 use crate::cli::text;
 use crate::cli::view::{LineSink, head, style_of_warning};
 use crate::os::terminal;
-use crate::store::asks;
+use crate::store::asks::{self, OpenAsks};
 use crate::team::answer::{Answered, Word, answer};
 use crate::team::context::Team;
-use crate::wire::ask::{Ask, AskStatus, DecisionRecord};
+use crate::wire::ask::{Ask, DecisionRecord};
 use crate::wire::ids::{AskId, USER};
 use crate::wire::permission::{Decision, Scope};
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A dialog that has taken another's place is not answered by what was typed for that one.
@@ -24,6 +25,7 @@ const TOO_QUICK: Duration = Duration::from_millis(700);
 /// The queue.
 pub struct Asks {
     team: Team,
+    queue: Arc<OpenAsks>,
     open: Vec<Ask>,
     shown: Option<AskId>,
     mine: HashSet<AskId>,
@@ -59,20 +61,22 @@ impl Asks {
     /// The queue of a team.
     pub fn new(team: Team) -> Self {
         let (open, mine) = (Vec::new(), HashSet::new());
-        Self { team, open, shown: None, mine, replaced: None, faces: Faces::default() }
+        Self { team, queue: Arc::default(), open, shown: None, mine, replaced: None, faces: Faces::default() }
     }
 
     /// Takes the queue as it is on disk, and shows what is new.
     pub async fn look(&mut self, printer: &Printer) -> Result<(), CliError> {
         let paths = self.team.paths.clone();
         let dir = paths.asks_dir();
-        let all = self.team.disk.run(&dir, move || asks::list(&paths)).await?;
-        for gone in &self.open {
-            let found = all.iter().find(|(ask, _, _)| ask.id == gone.id);
-            let Some((ask, status, decision)) = found else { continue };
-            if *status == AskStatus::Open {
-                continue;
-            }
+        let (queue, before) = (Arc::clone(&self.queue), self.open.clone());
+        let looked = move || {
+            let open = queue.look(&paths)?;
+            let gone = before.iter().filter(|ask| open.iter().all(|o| o.id != ask.id));
+            let gone = gone.map(|ask| asks::find(&paths, &ask.id)).collect::<Result<Vec<_>, _>>()?;
+            Ok((open, gone))
+        };
+        let (open, gone) = self.team.disk.run(&dir, looked).await?;
+        for (ask, _, decision) in gone.iter().flatten() {
             if !self.mine.remove(&ask.id) {
                 printer.line(over(ask, decision.as_ref()));
                 if self.shown.as_ref() == Some(&ask.id) {
@@ -81,8 +85,7 @@ impl Asks {
             }
         }
         let known: HashSet<AskId> = self.open.iter().map(|a| a.id.clone()).collect();
-        self.open =
-            all.into_iter().filter(|(_, status, _)| *status == AskStatus::Open).map(|(a, _, _)| a).collect();
+        self.open = open;
         if self.open.iter().any(|a| !known.contains(&a.id)) {
             self.faces.learn(&self.team).await?;
         }
