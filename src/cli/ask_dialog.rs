@@ -182,6 +182,7 @@ mod tests {
             input: serde_json::value::to_raw_value(&input).expect("json"),
             description: "d".into(),
             cwd: "/src".into(),
+            project: None,
             rule: "mode default".into(),
             suggestions: vec![Suggestion { rule: "Bash(ls:*)".into(), behavior: Behavior::Allow }],
             created_at: clock::now(),

@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Variables that no tool command may see: keys of model providers.
-const SECRETS: [&str; 4] =
-    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "FESTOON_SIGNING_KEY"];
+const SECRETS: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"];
 
 /// The mark by which a command below an agent's tool is known (contract §16).
 pub const TOOL_MARK: &str = "FESTOON_TOOL_OF";
@@ -23,11 +22,6 @@ impl Environment {
         let variables = std::env::vars_os()
             .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        Self { variables }
-    }
-
-    /// From a worker's spec.
-    pub fn from_map(variables: BTreeMap<String, String>) -> Self {
         Self { variables }
     }
 

@@ -113,11 +113,6 @@ impl Connections {
         Self { options, open: Mutex::default() }
     }
 
-    /// What its connections share.
-    pub fn options(&self) -> &ConnectOptions {
-        &self.options
-    }
-
     /// The connection that serves `model`.
     pub fn get(&self, model: &ModelRef) -> Result<Arc<dyn ModelProvider>, ModelSetupError> {
         let key = match model.provider {

@@ -59,9 +59,6 @@ pub struct Price {
     /// Input put into the cache for five minutes, which is what this program asks for.
     #[serde(rename = "cache-write-5m")]
     pub cache_write_5m: f64,
-    /// Input put into the cache for an hour.
-    #[serde(rename = "cache-write-1h")]
-    pub cache_write_1h: f64,
 }
 
 impl From<PriceSettings> for Price {
@@ -71,7 +68,6 @@ impl From<PriceSettings> for Price {
             output: own.output,
             cache_read: own.cache_read.unwrap_or(own.input),
             cache_write_5m: own.cache_write_5m.unwrap_or(own.input),
-            cache_write_1h: own.cache_write_1h.unwrap_or(own.input),
         }
     }
 }
@@ -322,13 +318,7 @@ mod tests {
 
     #[test]
     fn the_users_prices_come_first() {
-        let own = PriceSettings {
-            input: 1.0,
-            output: 2.0,
-            cache_read: None,
-            cache_write_5m: None,
-            cache_write_1h: None,
-        };
+        let own = PriceSettings { input: 1.0, output: 2.0, cache_read: None, cache_write_5m: None };
         let table = PriceTable::new(&[("mine".to_owned(), own)].into());
         assert_eq!(table.cost("openai:mine", &usage(0, 500_000, 0, 1_000_000)), Money(Some(2.0)));
         assert_eq!(table.cost("other", &usage(1, 1, 1, 1)), Money(None));

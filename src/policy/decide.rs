@@ -68,7 +68,7 @@ pub fn decide(query: &Query<'_>) -> Verdict {
     if query.mode == PermissionMode::Plan
         && let Err(why) = facts.read_only()
     {
-        let why = format!("plan mode only reads, and {why}; present the plan for approval first");
+        let why = format!("plan mode only reads, and {why}; say what you would do instead");
         return Verdict::Deny { why };
     }
     let ask = |rule: String, suggestions: Vec<Suggestion>| match query.mode {

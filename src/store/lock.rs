@@ -49,15 +49,7 @@ pub fn with_lock<T>(
         .ok_or_else(|| StoreError::LockTimeout { path: path.to_owned(), waited: deadline })
 }
 
-/// Runs `f` while holding the lock, or gives `None` when another holds it now.
-pub fn try_with_lock<T>(
-    path: &Path,
-    f: impl FnOnce() -> Result<T, StoreError>,
-) -> Result<Option<T>, StoreError> {
-    with_locked_file(path, Missing::Make, Patience::Once, |_| f())
-}
-
-/// The same with the lock file in hand. `None` only with [`Patience::Once`].
+/// The same with as much patience as wanted and the lock file in hand. `None` only with [`Patience::Once`].
 pub(super) fn with_locked_file<T>(
     path: &Path,
     missing: Missing,
@@ -241,10 +233,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("temp dir");
         let path = dir.path().join("a.lock");
         assert!(!is_held(&path).expect("looks"));
+        let once = || with_locked_file(&path, Missing::Make, Patience::Once, |_| Ok(1)).expect("tries");
         with_lock(&path, Duration::ZERO, || {
             assert!(is_held(&path).expect("looks"));
             assert!(stays_held(&path).expect("looks"));
-            assert_eq!(try_with_lock(&path, || Ok(1)).expect("tries"), None);
+            assert_eq!(once(), None);
             let late = with_lock(&path, Duration::from_millis(20), || Ok(()));
             assert!(matches!(late, Err(StoreError::LockTimeout { .. })), "{late:?}");
             Ok(())
@@ -252,7 +245,7 @@ mod tests {
         .expect("gets the lock");
         assert!(!is_held(&path).expect("looks"));
         assert!(!stays_held(&path).expect("looks"));
-        assert_eq!(try_with_lock(&path, || Ok(1)).expect("tries"), Some(1));
+        assert_eq!(once(), Some(1));
     }
 
     #[test]

@@ -222,10 +222,6 @@ impl TeamPaths {
     pub fn tasks_dir(&self) -> PathBuf {
         self.dir.join("tasks")
     }
-    /// The limits ledger.
-    pub fn ledger(&self) -> PathBuf {
-        self.dir.join("ledger.json")
-    }
     /// The signing keys.
     pub fn keys_dir(&self) -> PathBuf {
         self.dir.join("keys")

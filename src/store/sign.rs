@@ -124,12 +124,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Whether a decision carries the right signature.
-    pub fn verify_decision(&self, decision: &DecisionRecord) -> bool {
-        serde_json::to_value(decision).is_ok_and(|value| self.verify_object(&value))
-    }
-
-    /// The same for a decision as parsed, with members we do not know.
+    /// Whether a decision, as parsed and with members we do not know, carries the right signature.
     pub(super) fn verify_object(&self, object: &Value) -> bool {
         let sig = object.get("sig").and_then(Value::as_str).and_then(unhex);
         match (sig, decision_bytes(object)) {

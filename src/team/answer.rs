@@ -86,7 +86,7 @@ pub async fn answer(team: &Team, id: &AskId, word: Word) -> Result<Answered, Sto
 async fn remember(team: &Team, ask: &Ask) -> Result<(), StoreError> {
     let rules: Vec<String> =
         ask.suggestions.iter().filter(|s| s.behavior == Behavior::Allow).map(|s| s.rule.clone()).collect();
-    let cwd = PathBuf::from(&ask.cwd);
+    let cwd = PathBuf::from(ask.project.as_ref().unwrap_or(&ask.cwd));
     let shown = cwd.clone();
     let project = team.paths.paths().project(&cwd);
     team.disk
@@ -106,7 +106,7 @@ async fn tell(team: &Team, ask: &Ask, word: &Word) -> Result<(), String> {
         note: word.note.clone(),
         by: word.by.clone(),
     };
-    let text = format!("{} answered {}: {:?}", word.by, ask.id, word.decision);
+    let text = format!("{} {} {}", word.by, word.decision.verb(), ask.id);
     let draft = Draft::frame(FrameType::PermissionResponse, text, &response).map_err(|e| e.to_string())?;
     let user = FileMailbox::new(team.clone(), AgentName::user(), 1, None);
     let sent = user.post(&ask.reply_to, draft.waking(Wake::Queue), Sender::Trusted).await;

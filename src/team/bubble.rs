@@ -179,6 +179,7 @@ fn make(request: &AskRequest) -> Ask {
         input: (*request.input).to_owned(),
         description: request.access.summary.clone(),
         cwd: context.cwd.display().to_string(),
+        project: Some(context.session_cwd.display().to_string()),
         rule: request.rule.clone(),
         suggestions: request.suggestions.clone(),
         created_at: clock::now(),

@@ -56,6 +56,10 @@ pub struct Ask {
     pub description: String,
     /// The asking agent's directory.
     pub cwd: String,
+    /// Where the session's settings are, which an answer with scope `project` goes to; its directory when
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// The rule or mode that led here.
     pub rule: String,
     /// What "always" could mean.
@@ -63,7 +67,7 @@ pub struct Ask {
     pub suggestions: Vec<Suggestion>,
     /// When it was made.
     pub created_at: Timestamp,
-    /// When nobody waits any more: written by the asking process.
+    /// When nobody waits any more: written by the asking process, or by its leader when that has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
 }

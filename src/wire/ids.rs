@@ -136,10 +136,6 @@ text_id! {
     AskId
 }
 text_id! {
-    /// A tool call, named by the model.
-    ToolUseId
-}
-text_id! {
     /// A transcript line.
     LineId
 }

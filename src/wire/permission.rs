@@ -101,6 +101,16 @@ pub enum Decision {
     Deny,
 }
 
+impl Decision {
+    /// What was done, for a sentence: `allowed`, `denied`.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Allow => "allowed",
+            Self::Deny => "denied",
+        }
+    }
+}
+
 /// For how long an answer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

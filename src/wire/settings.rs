@@ -49,9 +49,6 @@ pub struct PriceSettings {
     /// Input written to the cache for five minutes; as fresh input when left out.
     #[serde(rename = "cacheWrite5m")]
     pub cache_write_5m: Option<f64>,
-    /// Input written to the cache for an hour; as fresh input when left out.
-    #[serde(rename = "cacheWrite1h")]
-    pub cache_write_1h: Option<f64>,
 }
 
 /// Where a provider is.

@@ -256,7 +256,7 @@ async fn git(environment: &Environment, cwd: &Path) -> Check {
         Ok(captured) if captured.exit == Exit::Code(0) => {
             Check::ok("git", String::from_utf8_lossy(&captured.stdout).trim().to_owned())
         }
-        Ok(captured) => Check::note("git", format!("git --version ended with {:?}", captured.exit), hint),
+        Ok(captured) => Check::note("git", format!("git --version ended with {}", captured.exit), hint),
         Err(error) => Check::note("git", error.to_string(), hint),
     }
 }

@@ -17,7 +17,6 @@ pub mod up;
 use super::args::Shared;
 use super::environment::{Environment, TOOL_MARK};
 use super::error::CliError;
-use super::setup::Setup;
 use crate::os::guard;
 use crate::wire::error::ExitKind;
 use clap::Subcommand;
@@ -76,11 +75,6 @@ impl Command {
             Self::Teammate(args) => teammate::run(args, shared).await,
         }
     }
-}
-
-/// The setup of a command that only looks.
-pub fn setup(shared: Shared) -> Result<Setup, CliError> {
-    Setup::new(shared)
 }
 
 /// Refuses what only a person may do when a tool, a hook or another command of an agent does it

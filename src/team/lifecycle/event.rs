@@ -172,7 +172,7 @@ pub enum Effect {
         /// Why.
         reason: String,
     },
-    /// Give back its place among the running agents, its tasks and its open asks.
+    /// Close the asks that it left open.
     ReleaseSlot,
     /// Tell the leader.
     TellLeader(Note),

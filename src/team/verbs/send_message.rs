@@ -1,6 +1,6 @@
 //! `SendMessage`: mail from a model to another agent. It says *stored* or why not, never less.
 
-use crate::agent::ports::{MailError, Mailbox};
+use crate::agent::ports::Mailbox;
 use crate::store::slug;
 use crate::team::supervisor::Supervisor;
 use crate::tools::context::ToolContext;
@@ -225,11 +225,5 @@ impl Tool for SendMessage {
                 )),
             }
         })
-    }
-}
-
-impl From<MailError> for ToolOutput {
-    fn from(error: MailError) -> Self {
-        Self::error(error.to_string())
     }
 }

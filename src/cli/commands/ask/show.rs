@@ -152,8 +152,8 @@ pub(super) fn show(found: &Found, shared: &Shared) -> Result<Option<ExitKind>, C
     field("asked", &format!("{when} ({age})"))?;
     if let Some(decision) = &found.decision {
         let note = decision.note.as_ref().map(|note| format!(", {note:?}")).unwrap_or_default();
-        let (what, scope) = (decision.decision, decision.scope.as_str());
-        field("decided", &format!("{what:?} ({scope}) by {} at {}{note}", decision.by, decision.at))?;
+        let (what, scope) = (decision.decision.verb(), decision.scope.as_str());
+        field("decided", &format!("{what} ({scope}) by {} at {}{note}", decision.by, decision.at))?;
     }
     if let Some(closed) = &ask.closed {
         field("closed", &format!("{} at {}", closed.reason, closed.at))?;
