@@ -105,6 +105,8 @@ impl Place {
                 }
             }
         }
+        // The living write meanwhile: what is about to be renamed is nobody's leaving.
+        all.retain(|path| path.extension().is_none_or(|end| end != "tmp"));
         all.sort();
         all
     }
