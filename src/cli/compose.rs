@@ -586,9 +586,13 @@ impl Session {
             (name, outcome)
         });
         for (name, outcome) in join_all(stops).await {
-            if !matches!(&outcome, StopOutcome::Over(e) if e.state == AgentState::Stopped) {
-                troubles.push(format!("{name} did not end in order: {outcome:?}"));
-            }
+            let why = match outcome {
+                StopOutcome::Over(end) if end.state == AgentState::Stopped => continue,
+                StopOutcome::Over(end) => format!("{} ({})", end.reason, end.exit),
+                StopOutcome::Refused(reason) => format!("it refused: {reason}"),
+                StopOutcome::NotThere => "it was gone already".to_owned(),
+            };
+            troubles.push(format!("{name} did not end in order: {why}"));
         }
         self.backends.close().await;
         self.lead.agent.core().shells.end().await;
