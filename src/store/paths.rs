@@ -276,10 +276,6 @@ impl ProjectPaths {
     pub fn make(&self) -> Result<(), StoreError> {
         self.paths.make_dirs(&self.dir)
     }
-    /// The rules that the person saved for the project with an answer.
-    pub fn saved_rules(&self) -> PathBuf {
-        self.dir.join("saved-rules.json")
-    }
     /// The main agent's transcript.
     pub fn transcript(&self, session: &SessionId) -> PathBuf {
         self.dir.join(format!("{}.jsonl", stem(session)))

@@ -1,5 +1,5 @@
 //! Rules that a person allowed for a project: in `.festoon/settings.local.json`, where they are seen and
-//! taken back, and noted in the state root, where no repository can put any.
+//! taken back.
 
 use super::error::StoreError;
 use super::{atomic, lock};
@@ -8,14 +8,8 @@ use crate::wire::settings::Durability;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// The rules that were noted.
-pub fn saved(record: &Path) -> Result<Vec<String>, StoreError> {
-    Ok(atomic::read_json(record)?.unwrap_or_default())
-}
-
-/// Adds allow rules to the local settings of the project in `project` and to the `record` in the state
-/// root, whose directory exists. What else stands there stays.
-pub fn allow(project: &Path, record: &Path, rules: &[String]) -> Result<(), StoreError> {
+/// Adds allow rules to the local settings of the project in `project`; what else stands there stays.
+pub fn allow(project: &Path, rules: &[String]) -> Result<(), StoreError> {
     let dir = project.join(".festoon");
     let file = dir.join("settings.local.json");
     std::fs::create_dir_all(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
@@ -34,9 +28,6 @@ pub fn allow(project: &Path, record: &Path, rules: &[String]) -> Result<(), Stor
                 list.push(rule);
             }
         }
-        let mut noted = saved(record)?;
-        noted.extend(rules.iter().filter(|rule| !noted.contains(rule)).cloned().collect::<Vec<_>>());
-        atomic::write_json(record, &noted, Durability::Process)?;
         atomic::write_json(&file, &settings, Durability::Process)
     })
 }
@@ -49,19 +40,16 @@ mod tests {
     fn rules_are_added_once_and_the_rest_stays() {
         let dir = tempfile::tempdir().expect("temp dir");
         let file = dir.path().join(".festoon/settings.local.json");
-        let record = dir.path().join("saved.json");
-        assert_eq!(saved(&record).expect("none"), Vec::<String>::new());
-        allow(dir.path(), &record, &["Bash(git log:*)".to_owned()]).expect("adds");
+        allow(dir.path(), &["Bash(git log:*)".to_owned()]).expect("adds");
         std::fs::write(
             &file,
             r#"{"model":"x","permissions":{"deny":["Read(a)"],"allow":["Bash(git log:*)"]}}"#,
         )
         .expect("writes");
-        allow(dir.path(), &record, &["Bash(git log:*)".to_owned(), "Edit(src/**)".to_owned()]).expect("adds");
+        allow(dir.path(), &["Bash(git log:*)".to_owned(), "Edit(src/**)".to_owned()]).expect("adds");
         let found: Value = serde_json::from_slice(&std::fs::read(&file).expect("reads")).expect("parses");
         let wanted = serde_json::json!({"model": "x", "permissions": {
             "deny": ["Read(a)"], "allow": ["Bash(git log:*)", "Edit(src/**)"] }});
         assert_eq!(found, wanted);
-        assert_eq!(saved(&record).expect("reads"), ["Bash(git log:*)", "Edit(src/**)"]);
     }
 }

@@ -88,13 +88,7 @@ async fn remember(team: &Team, ask: &Ask) -> Result<(), StoreError> {
         ask.suggestions.iter().filter(|s| s.behavior == Behavior::Allow).map(|s| s.rule.clone()).collect();
     let cwd = PathBuf::from(ask.project.as_ref().unwrap_or(&ask.cwd));
     let shown = cwd.clone();
-    let project = team.paths.paths().project(&cwd);
-    team.disk
-        .run(&shown, move || {
-            project.make()?;
-            project_rules::allow(&cwd, &project.saved_rules(), &rules)
-        })
-        .await
+    team.disk.run(&shown, move || project_rules::allow(&cwd, &rules)).await
 }
 
 async fn tell(team: &Team, ask: &Ask, word: &Word) -> Result<(), String> {
