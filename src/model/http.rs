@@ -4,17 +4,17 @@
 //! Owns the choice of TLS and proxies. The client is built on first use (it reads the system's
 //! certificates, 4–31 ms). Never follows a redirect, because a key would travel with it.
 
+use super::bounds::{BODY_BYTES, ERROR_BODY_BYTES};
 use super::provider::{ModelError, ModelErrorKind};
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// How long a connection may take to open.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
-/// What is read of an error's body, in bytes.
-const ERROR_BODY: usize = 64 * 1024;
 /// What is shown of a text that is not the provider's error object, in characters.
 const ERROR_TEXT: usize = 400;
 
@@ -153,16 +153,30 @@ pub(super) fn one_line(text: &str) -> String {
     }
 }
 
-/// The beginning of a body as text, as far as it comes within `limit`.
+/// The beginning of a body as text: [`ERROR_BODY_BYTES`], and what comes within `limit` in all.
 pub(super) async fn error_body(mut response: reqwest::Response, limit: Duration) -> String {
+    let end = Instant::now() + limit;
     let mut body = Vec::new();
-    while body.len() < ERROR_BODY {
-        match tokio::time::timeout(limit, response.chunk()).await {
+    while body.len() < ERROR_BODY_BYTES {
+        match timeout_at(end, response.chunk()).await {
             Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
             _ => break,
         }
     }
+    body.truncate(ERROR_BODY_BYTES);
     String::from_utf8_lossy(&body).into_owned()
+}
+
+/// A whole body; `None` when it breaks or is larger than [`BODY_BYTES`].
+pub(super) async fn small_body(mut response: reqwest::Response) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.ok()? {
+        body.extend_from_slice(&chunk);
+        if body.len() > BODY_BYTES {
+            return None;
+        }
+    }
+    Some(body)
 }
 
 /// What a failing HTTP status means for the one who asked.

@@ -6,6 +6,7 @@
 
 pub mod anthropic;
 mod body;
+mod bounds;
 mod calls;
 pub mod connect;
 mod foreign;

@@ -4,6 +4,7 @@
 //! named a model and no key is set, so that a start with a key does not pay for it.
 
 use super::connect::{ConnectOptions, client_for};
+use super::http::small_body;
 use super::registry::{ModelRef, Provider, set};
 use reqwest::Url;
 use serde::Deserialize;
@@ -74,7 +75,7 @@ pub async fn running(options: &ConnectOptions) -> Option<ModelRef> {
     let url = format!("{}/api/tags", base.trim_end_matches("/v1"));
     let ask = async {
         let answer = client.get().ok()?.get(url).send().await.ok()?;
-        let body = answer.error_for_status().ok()?.bytes().await.ok()?;
+        let body = small_body(answer.error_for_status().ok()?).await?;
         serde_json::from_slice::<Listed>(&body).ok()
     };
     let listed = tokio::time::timeout(DEADLINE, ask).await.ok()??;

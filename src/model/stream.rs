@@ -1,30 +1,36 @@
 //! One request and the stream of events that answers it, for every wire.
 //!
-//! Owns how long is waited for what, and when a stream counts as broken. Knows no wire: an
-//! [`Assembler`] makes sense of the events. Never retries; see [`super::retry`].
+//! Owns how long is waited for what, and when a stream counts as broken. Promises that no server can
+//! send more, or keep a request for longer, than [`super::bounds`] says. Knows no wire: an [`Assembler`]
+//! makes sense of the events. Never retries; see [`super::retry`].
+
+#[cfg(test)]
+mod tests;
 
 use super::body::Segments;
+use super::bounds::{ANSWER_BYTES, BODY_BYTES, BoundedEvents, EVENT_BYTES, PIECE_BYTES, too_large};
 use super::http::{self, HttpClient};
-use super::idle::{IdleStream, StreamFailure, next};
+use super::idle::{Brought, IdleStream, StreamFailure, next};
 use super::provider::{DeltaSink, ModelError, ModelErrorKind, ModelResponse};
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use sse_stream::SseByteStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long the end of a finished stream is waited for, so that its connection can be used again.
 const DRAIN: Duration = Duration::from_millis(20);
-/// How long a stream whose answer is whole may take to end: servers that leave out their end mark and
+/// How long a stream whose answer is whole may take to end without bringing more of it: servers that leave out their end mark and
 /// keep the connection open are not waited for as if they had more to say.
 const LINGER: Duration = Duration::from_secs(3);
 
 /// Whether more is to come.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Read on.
-    More,
+    /// Read on. The event brought so many bytes of the answer; 0 is an event that may as well not have
+    /// come, and whatever an assembler keeps counts.
+    More(usize),
     /// The stream said that it is over.
     Complete,
 }
@@ -37,7 +43,7 @@ pub(super) trait Assembler: Send {
     fn whole(&mut self, body: &str, sink: &dyn DeltaSink) -> Result<(), ModelError>;
     /// Whether nothing of the answer is missing if the stream ends here.
     fn is_whole(&self) -> bool;
-    /// The text that came so far.
+    /// The text that came so far, as far as [`super::bounds::partial`] keeps it.
     fn partial(&self) -> String;
     /// The whole response, once the stream is over.
     fn finish(self) -> Result<ModelResponse, ModelError>;
@@ -129,11 +135,17 @@ impl Exchange<'_> {
     }
 
     async fn collect(&self, response: reqwest::Response) -> Result<Vec<u8>, ModelError> {
-        let mut bytes = IdleStream::new(response.bytes_stream(), self.idle);
+        let brought = Brought::default();
+        let mut bytes = IdleStream::new(response.bytes_stream(), self.idle, brought.clone());
         let mut body = Vec::new();
         while let Some(chunk) = next(&mut bytes).await {
             let chunk: Bytes = chunk.map_err(|e| broken(&e))?;
+            // Some servers keep the connection with blanks.
+            brought.add(chunk.trim_ascii().len());
             body.extend_from_slice(&chunk);
+            if body.len() > BODY_BYTES {
+                return Err(too_large("an answer in one piece", BODY_BYTES));
+            }
         }
         Ok(body)
     }
@@ -144,11 +156,16 @@ impl Exchange<'_> {
         assembler: &mut A,
         sink: &dyn DeltaSink,
     ) -> Result<(), ModelError> {
-        let mut events = SseByteStream::new(IdleStream::new(response.bytes_stream(), self.idle));
+        let brought = Brought::default();
+        let bytes = IdleStream::new(response.bytes_stream(), self.idle, brought.clone());
+        let mut events = SseByteStream::new(BoundedEvents::new(bytes));
+        // Once the answer is whole: until when more is waited for.
+        let mut end = None;
         loop {
             let event = if assembler.is_whole() {
-                match timeout(LINGER, next(&mut events)).await {
-                    Ok(Some(Ok(event))) => event,
+                let end = *end.get_or_insert_with(|| Instant::now() + LINGER);
+                match timeout_at(end, next(&mut events)).await {
+                    Ok(Some(Ok(event))) if Instant::now() < end => event,
                     // Silence, the end, or a break: nothing of the answer is missing.
                     _ => return Ok(()),
                 }
@@ -159,23 +176,37 @@ impl Exchange<'_> {
                 }
             };
             let Some(data) = event.data else { continue };
-            if assembler.event(event.event.as_deref().unwrap_or_default(), &data, sink)? == Progress::Complete
-            {
-                // Only an optimization: an unread end would cost the next request a new connection.
-                drop(timeout(DRAIN, next(&mut events)).await);
-                return Ok(());
+            match assembler.event(event.event.as_deref().unwrap_or_default(), &data, sink)? {
+                Progress::More(0) => {}
+                Progress::More(bytes) => {
+                    if brought.add(bytes.saturating_add(PIECE_BYTES)) > ANSWER_BYTES {
+                        return Err(too_large("an answer", ANSWER_BYTES));
+                    }
+                    end = None;
+                }
+                Progress::Complete => {
+                    // Only an optimization: an unread end would cost the next request a new connection.
+                    drop(timeout(DRAIN, next(&mut events)).await);
+                    return Ok(());
+                }
             }
         }
     }
 }
 
 fn broken(failure: &StreamFailure) -> ModelError {
-    ModelError::new(ModelErrorKind::Connection, failure.to_string())
+    match failure {
+        StreamFailure::EventTooLarge => too_large("an event", EVENT_BYTES),
+        _ => ModelError::new(ModelErrorKind::Connection, failure.to_string()),
+    }
 }
 
 fn unreadable(error: sse_stream::Error) -> ModelError {
     match error {
-        sse_stream::Error::Body(cause) => ModelError::new(ModelErrorKind::Connection, cause.to_string()),
+        sse_stream::Error::Body(cause) => match cause.downcast_ref() {
+            Some(failure) => broken(failure),
+            None => ModelError::new(ModelErrorKind::Connection, cause.to_string()),
+        },
         other => nonsense("events that cannot be read", other),
     }
 }

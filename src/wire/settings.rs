@@ -112,7 +112,8 @@ pub struct RetrySettings {
     pub base_delay_ms: u64,
     /// Longest delay.
     pub max_delay_ms: u64,
-    /// A stream that is silent for so long is cut.
+    /// A stream that is silent for so long is cut; one that sends only signs of life, after four times
+    /// as long.
     pub stream_idle_timeout_ms: u64,
 }
 

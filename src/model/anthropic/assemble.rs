@@ -5,6 +5,7 @@
 
 use super::building::{Building, Piece};
 use super::failure::{self, ApiError};
+use crate::model::bounds;
 use crate::model::calls::Malformed;
 use crate::model::provider::{Delta, DeltaSink, ModelError, ModelResponse, StopReason};
 use crate::model::stream::{self, Progress, nonsense, not_events};
@@ -94,7 +95,8 @@ fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
 }
 
 impl Assembler {
-    fn begin(&mut self, event: BlockStart, sink: &dyn DeltaSink) -> Result<(), ModelError> {
+    fn begin(&mut self, event: BlockStart, sink: &dyn DeltaSink) -> Result<usize, ModelError> {
+        let size = event.content_block.get().len();
         let block =
             Building::begin(event.content_block).map_err(|e| nonsense("a block that cannot be read", e))?;
         if let Some(name) = block.tool() {
@@ -104,19 +106,21 @@ impl Assembler {
             sink.delta(Delta::Text(block.text().to_owned()));
         }
         self.blocks.push((event.index, block));
-        Ok(())
+        Ok(size)
     }
 
-    fn add(&mut self, event: &BlockDelta, sink: &dyn DeltaSink) -> Result<(), ModelError> {
+    fn add(&mut self, event: &BlockDelta, sink: &dyn DeltaSink) -> Result<usize, ModelError> {
         let Some((_, block)) = self.blocks.iter_mut().rev().find(|(index, _)| *index == event.index) else {
             return Err(nonsense("a piece of a block that never began", event.index));
         };
-        match block.add(&event.delta).map_err(|e| nonsense("a piece that cannot be read", e))? {
+        let (piece, size) =
+            block.add(&event.delta).map_err(|e| nonsense("a piece that cannot be read", e))?;
+        match piece {
             Piece::Text(text) => sink.delta(Delta::Text(text)),
             Piece::Thinking(text) => sink.delta(Delta::Thinking(text)),
             Piece::None => {}
         }
-        Ok(())
+        Ok(size)
     }
 }
 
@@ -128,8 +132,8 @@ impl stream::Assembler for Assembler {
                 self.started = read::<MessageStart>(data)?.message;
                 self.started.usage.update(&mut self.usage);
             }
-            "content_block_start" => self.begin(read(data)?, sink)?,
-            "content_block_delta" => self.add(&read(data)?, sink)?,
+            "content_block_start" => return Ok(Progress::More(self.begin(read(data)?, sink)?)),
+            "content_block_delta" => return Ok(Progress::More(self.add(&read(data)?, sink)?)),
             "message_delta" => {
                 let event: MessageDelta = read(data)?;
                 self.stop = event.delta.and_then(|d| d.stop_reason).or(self.stop.take());
@@ -139,7 +143,7 @@ impl stream::Assembler for Assembler {
             "error" => return Err(failure::of_event(&read::<Failed>(data)?.error)),
             _ => {}
         }
-        Ok(Progress::More)
+        Ok(Progress::More(0))
     }
 
     fn whole(&mut self, body: &str, _: &dyn DeltaSink) -> Result<(), ModelError> {
@@ -151,9 +155,7 @@ impl stream::Assembler for Assembler {
     }
 
     fn partial(&self) -> String {
-        let texts: Vec<&str> =
-            self.blocks.iter().map(|(_, b)| b.text()).filter(|t| !t.trim().is_empty()).collect();
-        texts.join("\n")
+        bounds::partial(self.blocks.iter().map(|(_, block)| block.text()))
     }
 
     fn finish(self) -> Result<ModelResponse, ModelError> {

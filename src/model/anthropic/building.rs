@@ -66,10 +66,12 @@ impl Building {
         })
     }
 
-    /// Takes the `delta` of a `content_block_delta`; one of a type we do not know changes nothing.
-    pub(super) fn add(&mut self, raw: &RawValue) -> Result<Piece, serde_json::Error> {
+    /// Takes the `delta` of a `content_block_delta`; one of a type we do not know changes nothing. Also
+    /// says how many bytes it brought.
+    pub(super) fn add(&mut self, raw: &RawValue) -> Result<(Piece, usize), serde_json::Error> {
         let delta: Delta = serde_json::from_str(raw.get())?;
-        Ok(match self {
+        let size = delta.text.len() + delta.thinking.len() + delta.signature.len() + delta.partial_json.len();
+        let piece = match self {
             Self::Text(text) => {
                 text.push_str(&delta.text);
                 if delta.text.is_empty() { Piece::None } else { Piece::Text(delta.text) }
@@ -83,7 +85,8 @@ impl Building {
                 input.push_str(&delta.partial_json);
                 Piece::None
             }
-        })
+        };
+        Ok((piece, size))
     }
 
     /// The text so far.

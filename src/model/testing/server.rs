@@ -6,6 +6,7 @@ mod openai;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,9 @@ pub(in crate::model) enum Answer {
     Cut { bytes: Bytes, after: usize },
     /// The same, silent after so many bytes.
     Stall { bytes: Bytes, after: usize },
+    /// The first bytes and then others, again and again as long as somebody reads: as fast as they are
+    /// read, or at a pace.
+    Endless { status: u16, kind: &'static str, first: Bytes, again: Bytes, every: Option<Duration> },
     /// Headers and a body.
     Plain { status: u16, headers: Vec<(&'static str, String)>, body: String },
     /// The connection is closed without a word.
@@ -161,6 +165,18 @@ async fn write_answer(stream: &mut TcpStream, answer: Answer) -> std::io::Result
             return Ok(());
         }
         Answer::HangUp => return Ok(()),
+        Answer::Endless { status, kind, first, again, every } => {
+            let head = format!("HTTP/1.1 {status} Some\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n");
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(&first).await?;
+            let mut pace = every.map(tokio::time::interval);
+            loop {
+                if let Some(pace) = &mut pace {
+                    pace.tick().await;
+                }
+                stream.write_all(&again).await?;
+            }
+        }
         Answer::Stream { bytes, chunk } => (bytes, chunk, End::Clean),
         Answer::Cut { bytes, after } => (bytes.slice(..after), usize::MAX, End::Closed),
         Answer::Stall { bytes, after } => (bytes.slice(..after), usize::MAX, End::Silent),

@@ -9,12 +9,12 @@ use super::super::names::ToolNames;
 use super::super::usage::Tokens;
 use super::calls::Calls;
 use super::delta::{Choice, Chunk, Message, Said};
-use crate::model::calls;
 use crate::model::foreign::unsigned_thinking;
 use crate::model::provider::{
     Delta, DeltaSink, ModelError, ModelErrorKind, ModelRequest, ModelResponse, StopReason,
 };
 use crate::model::stream::{self, Progress, nonsense};
+use crate::model::{bounds, calls};
 use crate::wire::block::Block;
 
 /// The name of a call that came without one; no tool has it, so the model is told.
@@ -53,7 +53,8 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    fn chunk(&mut self, data: &str, sink: &dyn DeltaSink) -> Result<(), ModelError> {
+    /// Gives how many bytes of an answer came.
+    fn chunk(&mut self, data: &str, sink: &dyn DeltaSink) -> Result<usize, ModelError> {
         let chunk: Chunk =
             serde_json::from_str(data).map_err(|e| nonsense("an event that cannot be read", e))?;
         if chunk.error.is_some_and(|error| error.get() != "null") {
@@ -63,47 +64,52 @@ impl<'a> Assembler<'a> {
         fill(&mut self.model, chunk.model);
         self.tokens = chunk.usage.or(self.tokens.take());
         let first = |choice: &Choice| choice.index.unwrap_or(0) == 0;
-        for choice in chunk.choices.unwrap_or_default().into_iter().filter(first) {
-            self.choice(choice, sink);
-        }
-        Ok(())
+        let choices = chunk.choices.unwrap_or_default().into_iter().filter(first);
+        Ok(choices.map(|choice| self.choice(choice, sink)).sum())
     }
 
-    fn choice(&mut self, choice: Choice, sink: &dyn DeltaSink) {
+    fn choice(&mut self, choice: Choice, sink: &dyn DeltaSink) -> usize {
         self.begun = true;
         self.tokens = choice.usage.or(self.tokens.take());
-        if let Some(message) = choice.delta.or(choice.message) {
-            self.message(&message, sink);
-        }
+        let message = choice.delta.or(choice.message);
+        let size = message.map_or(0, |message| self.message(&message, sink));
         let reason = choice.finish_reason.filter(|reason| !reason.is_empty() && reason != "null");
         self.stop = reason.or(self.stop.take());
+        size
     }
 
-    fn message(&mut self, message: &Message, sink: &dyn DeltaSink) {
+    fn message(&mut self, message: &Message, sink: &dyn DeltaSink) -> usize {
+        let mut size = 0;
         for said in message.said() {
             match said {
                 Said::Thinking(text) if !text.is_empty() => {
+                    size += text.len();
                     self.thinking.push_str(&text);
                     sink.delta(Delta::Thinking(text));
                 }
-                Said::Text(text) if !text.is_empty() => self.say(text, sink),
+                Said::Text(text) if !text.is_empty() => size += self.say(text, sink),
                 Said::Thinking(_) | Said::Text(_) => {}
             }
         }
         if let Some(refusal) = message.refusal.as_ref().filter(|text| !text.is_empty()) {
             self.refused = true;
-            self.say(refusal.clone(), sink);
+            size += self.say(refusal.clone(), sink);
         }
         for delta in message.tool_calls.iter().flatten() {
+            let before = self.calls.size();
             if let Some(name) = self.calls.add(delta) {
                 sink.delta(Delta::ToolCall { name: self.names.meant(name) });
             }
+            size += self.calls.size().saturating_sub(before);
         }
+        size
     }
 
-    fn say(&mut self, text: String, sink: &dyn DeltaSink) {
+    fn say(&mut self, text: String, sink: &dyn DeltaSink) -> usize {
+        let size = text.len();
         self.text.push_str(&text);
         sink.delta(Delta::Text(text));
+        size
     }
 
     fn stop_reason(&self) -> StopReason {
@@ -141,12 +147,11 @@ impl stream::Assembler for Assembler<'_> {
         if name == "error" {
             return Err(failed(data));
         }
-        self.chunk(data, sink)?;
-        Ok(Progress::More)
+        Ok(Progress::More(self.chunk(data, sink)?))
     }
 
     fn whole(&mut self, body: &str, sink: &dyn DeltaSink) -> Result<(), ModelError> {
-        self.chunk(body, sink)
+        self.chunk(body, sink).map(drop)
     }
 
     fn is_whole(&self) -> bool {
@@ -154,7 +159,7 @@ impl stream::Assembler for Assembler<'_> {
     }
 
     fn partial(&self) -> String {
-        self.text.clone()
+        bounds::partial(std::iter::once(self.text.as_str()))
     }
 
     fn finish(self) -> Result<ModelResponse, ModelError> {

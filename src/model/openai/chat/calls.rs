@@ -5,6 +5,7 @@
 //! repeat the name with every piece; all of these are told apart here.
 
 use super::delta::CallDelta;
+use crate::model::bounds::PIECE_BYTES;
 use crate::model::calls::is_object;
 
 /// A call so far.
@@ -21,7 +22,10 @@ pub(super) struct Call {
 
 /// The calls of one answer, in the order in which they began.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct Calls {
+    list: Vec<Call>,
+    size: usize,
+}
 
 impl Calls {
     /// Takes a piece; gives the call's name when it is first known.
@@ -33,49 +37,58 @@ impl Calls {
         let at = match self.place(delta.index, id, name, &input) {
             Some(at) => at,
             None => {
-                self.0.push(Call { index: delta.index, ..Call::default() });
-                self.0.len() - 1
+                self.list.push(Call { index: delta.index, ..Call::default() });
+                self.size += PIECE_BYTES;
+                self.list.len() - 1
             }
         };
-        let call = self.0.get_mut(at)?;
+        let call = self.list.get_mut(at)?;
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
+            self.size += id.len();
         }
+        self.size += input.len();
         call.input.push_str(&input);
         let new = call.name.is_empty();
         if new || call.name != name {
             call.name.push_str(name);
+            self.size += name.len();
         }
         (new && !name.is_empty()).then_some(call.name.as_str())
     }
 
     /// The call that a piece belongs to; `None` when it begins another.
     fn place(&self, index: Option<u64>, id: &str, name: &str, input: &str) -> Option<usize> {
-        let find = |same: &dyn Fn(&Call) -> bool| self.0.iter().rposition(same);
+        let find = |same: &dyn Fn(&Call) -> bool| self.list.iter().rposition(same);
         let at = match index {
             Some(_) => find(&|call| call.index == index)?,
             None if !id.is_empty() => match find(&|call| call.id == id) {
                 Some(at) => return Some(at),
-                None if name.is_empty() => self.0.len().checked_sub(1)?,
+                None if name.is_empty() => self.list.len().checked_sub(1)?,
                 None => return None,
             },
-            None => self.0.len().checked_sub(1)?,
+            None => self.list.len().checked_sub(1)?,
         };
-        let call = self.0.get(at)?;
+        let call = self.list.get(at)?;
         // A name marks a beginning when the call has another id, or was already brought whole.
         let other = !id.is_empty() && !call.id.is_empty() && call.id != id;
         let begins = !name.is_empty() && (other || (!input.is_empty() && is_object(&call.input)));
         (!begins).then_some(at)
     }
 
+    /// How many bytes they take, about.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
     /// All of them.
     pub(super) fn into_list(self) -> Vec<Call> {
-        self.0
+        self.list
     }
 
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 }
 

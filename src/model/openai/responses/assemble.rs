@@ -10,6 +10,7 @@ use super::super::lenient;
 use super::super::names::ToolNames;
 use super::super::usage::Tokens;
 use super::item::{Collected, Item};
+use crate::model::bounds;
 use crate::model::provider::{
     Delta, DeltaSink, ModelError, ModelErrorKind, ModelRequest, ModelResponse, StopReason,
 };
@@ -90,6 +91,10 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        self.items.values().map(|item| item.text.as_str())
+    }
+
     fn item(&mut self, event: &Event) -> &mut Growing {
         let next = self.items.last_key_value().map_or(0, |(last, _)| *last);
         self.items.entry(event.output_index.unwrap_or(next)).or_default()
@@ -116,9 +121,10 @@ impl stream::Assembler for Assembler<'_> {
     /// Types that are not known are passed over.
     fn event(&mut self, name: &str, data: &str, sink: &dyn DeltaSink) -> Result<Progress, ModelError> {
         if data.trim() == "[DONE]" {
-            return Ok(if self.ended.is_some() { Progress::Complete } else { Progress::More });
+            return Ok(if self.ended.is_some() { Progress::Complete } else { Progress::More(0) });
         }
         let event: Event = read(data)?;
+        let mut size = 0;
         match (event.kind.as_deref().unwrap_or(name), event.delta.clone()) {
             ("response.created", _) => {
                 self.started =
@@ -128,20 +134,26 @@ impl stream::Assembler for Assembler<'_> {
                 let item: Item =
                     event.item.as_deref().map(|i| read(i.get())).transpose()?.unwrap_or_default();
                 self.item(&event);
+                size = 1 + event.item.as_deref().map_or(0, |item| item.get().len());
                 if item.kind.as_deref() == Some("function_call") {
                     let name = self.names.meant(item.name.as_deref().unwrap_or_default());
                     sink.delta(Delta::ToolCall { name });
                 }
             }
-            ("response.output_text.delta" | "response.refusal.delta", Some(text)) => {
+            ("response.output_text.delta" | "response.refusal.delta", Some(text)) if !text.is_empty() => {
+                size = text.len();
                 self.item(&event).text.push_str(&text);
                 sink.delta(Delta::Text(text));
             }
-            ("response.reasoning_summary_text.delta" | "response.reasoning_text.delta", Some(text)) => {
+            ("response.reasoning_summary_text.delta" | "response.reasoning_text.delta", Some(text))
+                if !text.is_empty() =>
+            {
+                size = text.len();
                 sink.delta(Delta::Thinking(text));
             }
             ("response.output_item.done", _) => {
                 let item = event.item.clone();
+                size = 1 + item.as_deref().map_or(0, |item| item.get().len());
                 self.item(&event).finished = item;
             }
             ("response.completed" | "response.incomplete" | "response.failed", _) => {
@@ -149,9 +161,11 @@ impl stream::Assembler for Assembler<'_> {
                 return Ok(Progress::Complete);
             }
             ("error", _) => return Err(failed_with(data)),
+            // The input of a call, which its item brings again: not kept, but a sign of life.
+            (_, Some(text)) => size = text.len(),
             _ => {}
         }
-        Ok(Progress::More)
+        Ok(Progress::More(size))
     }
 
     fn whole(&mut self, body: &str, _: &dyn DeltaSink) -> Result<(), ModelError> {
@@ -163,9 +177,7 @@ impl stream::Assembler for Assembler<'_> {
     }
 
     fn partial(&self) -> String {
-        let texts: Vec<&str> =
-            self.items.values().map(|item| item.text.as_str()).filter(|t| !t.trim().is_empty()).collect();
-        texts.join("\n")
+        bounds::partial(self.texts())
     }
 
     fn finish(mut self) -> Result<ModelResponse, ModelError> {
@@ -173,7 +185,7 @@ impl stream::Assembler for Assembler<'_> {
             let what = "the model provider's answer holds no response";
             return Err(ModelError::new(ModelErrorKind::Protocol, what));
         };
-        let said = self.partial();
+        let said = self.texts().filter(|text| !text.trim().is_empty()).collect::<Vec<_>>().join("\n");
         let mut all = Collected::default();
         let mut ids = CallIds::new(self.request);
         for raw in self.output(&mut answer) {
