@@ -1,8 +1,7 @@
 //! How much a model server may send, and for how long it may send nothing that matters.
 //!
 //! Owns the bounds of every wire in one place. A real answer stays far below them: 128 000 tokens are
-//! less than 1 MiB of text. Promises that no answer, whatever it is, takes more memory than a small
-//! multiple of [`ANSWER_BYTES`].
+//! less than 1 MiB of text. Never lets more through to a parser or an assembler than they say.
 
 use super::idle::StreamFailure;
 use super::provider::{ModelError, ModelErrorKind};
