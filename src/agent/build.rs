@@ -5,6 +5,7 @@
 use super::context::AgentContext;
 use super::core::AgentCore;
 use super::definitions::GENERAL_PURPOSE;
+use super::events::AgentEvent;
 use super::limits::{Place, Slot};
 use super::permissions::Permissions;
 use super::ports::{Mailbox, PermissionBroker};
@@ -22,6 +23,7 @@ use crate::tools::shells::Shells;
 use crate::wire::block::{Block, ChatMessage};
 use crate::wire::definition::{AgentDefinition, ToolChoice};
 use crate::wire::ids::RunId;
+use crate::wire::usage::{Money, Usage};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -152,7 +154,21 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
 
     let path = plan.transcript.clone();
     let restored = runtime.disk.run(&plan.transcript, move || restore::load(&path)).await?;
-    let Restored { mut history, last_line, delivered, notices: bad, unanswered, open_calls, .. } = restored;
+    let Restored {
+        mut history,
+        last_line,
+        delivered,
+        notices: bad,
+        unanswered,
+        open_calls,
+        usage: before,
+        ..
+    } = restored;
+    let mut used = (Usage::default(), Money::default());
+    for (model, usage) in &before {
+        used.0 += *usage;
+        used.1 += runtime.prices.cost(model, usage);
+    }
     notices.extend(bad);
     let was_there = last_line.is_some();
     let branch = git::branch(&context.cwd).unwrap_or_default();
@@ -185,7 +201,11 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
         delivered,
         branch,
         plan.max_rounds,
+        used,
     );
+    if !before.is_empty() {
+        runtime.observer.event(&context, &AgentEvent::Restored(used.0, used.1));
+    }
     Ok(Built { agent, notices, unanswered: unanswered || was_cut, restored: was_there })
 }
 

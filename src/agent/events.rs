@@ -11,6 +11,8 @@ use std::sync::Arc;
 /// One thing that happened.
 #[derive(Debug, Clone)]
 pub enum AgentEvent {
+    /// It goes on from a transcript: tokens and money of its own earlier runs.
+    Restored(Usage, Money),
     /// A turn began.
     TurnStarted,
     /// A round began: a request goes out.

@@ -4,13 +4,14 @@
 //! thinking without text or calls, blank assistant messages, calls that never got a result. Nothing
 //! in the file is changed.
 
+use super::transcript::RUN_STARTED;
 use crate::store::error::StoreError;
 use crate::store::transcript;
 use crate::wire::block::{Block, BlockKind, ChatMessage, Role};
 use crate::wire::ids::{LineId, MessageId};
 use crate::wire::transcript::{Line, LineType};
 use crate::wire::usage::Usage;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// What a transcript holds.
@@ -22,8 +23,11 @@ pub struct Restored {
     pub last_line: Option<LineId>,
     /// Mail the model has been shown.
     pub delivered: HashSet<MessageId>,
-    /// Tokens of all responses.
-    pub usage: Usage,
+    /// Tokens of all responses, by the model of the run that they belong to (`provider:name`, empty when
+    /// the file does not say).
+    pub usage: BTreeMap<String, Usage>,
+    /// The model of the run that is being read.
+    model: String,
     /// What was wrong with the file.
     pub notices: Vec<String>,
     /// True when the last message is the user's: it waits for an answer.
@@ -56,11 +60,16 @@ pub fn load(path: &Path) -> Result<Restored, StoreError> {
 fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)>, line: Line) {
     restored.last_line = Some(line.uuid.clone());
     let Some(message) = line.message else {
+        if line.subtype.as_deref() == Some(RUN_STARTED)
+            && let Some(model) = line.data.as_ref().and_then(|data| model_of(data.get()))
+        {
+            restored.model = model;
+        }
         *announced = (!line.message_ids.is_empty()).then_some((line.uuid, line.message_ids));
         return;
     };
     if let Some(usage) = message.usage {
-        restored.usage += usage;
+        *restored.usage.entry(restored.model.clone()).or_default() += usage;
     }
     let blocks: Vec<Block> = message.content.into_iter().map(|b| b.0).collect();
     if let Some((named_by, ids)) = announced.take()
@@ -72,6 +81,14 @@ fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)
     if !blocks.is_empty() {
         restored.history.push(ChatMessage { role: message.role, blocks: blocks.into() });
     }
+}
+
+fn model_of(run: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Run {
+        model: String,
+    }
+    serde_json::from_str(run).ok().map(|run: Run| run.model)
 }
 
 /// Makes a history that was cut anywhere acceptable again, once the calls that are returned have their

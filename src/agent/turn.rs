@@ -125,6 +125,7 @@ impl Agent {
         delivered: HashSet<MessageId>,
         branch: String,
         max_rounds: Option<u32>,
+        (usage, cost): (Usage, Money),
     ) -> Self {
         Self {
             core,
@@ -138,8 +139,8 @@ impl Agent {
             branch,
             max_rounds,
             rounds: 0,
-            usage: Usage::default(),
-            cost: Money::default(),
+            usage,
+            cost,
         }
     }
 
@@ -153,7 +154,7 @@ impl Agent {
         &self.transcript
     }
 
-    /// Tokens and money so far.
+    /// Tokens and money so far, those of its earlier runs among them.
     pub fn used(&self) -> (Usage, Money) {
         (self.usage, self.cost)
     }

@@ -4,6 +4,7 @@
 
 use super::error::CliError;
 use super::setup::{Setup, no_model};
+use super::spent::Before;
 use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, Tier, spawn_in};
 use crate::agent::definition_sources::{Discovery, discover};
@@ -14,7 +15,7 @@ use crate::agent::limits::Slots;
 use crate::agent::permissions::Permissions;
 use crate::agent::ports::{Mailbox, OpenGates, PermissionBroker};
 use crate::agent::runtime::{Model, ModelSource, Runtime};
-use crate::agent::tally::Tally;
+use crate::agent::tally::{ModelUse, Tally};
 use crate::exec::in_process::InProcessExecutor;
 use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
 use crate::model::connect::Connections;
@@ -135,6 +136,8 @@ pub struct Session {
     pub warnings: Vec<String>,
     /// What became of the teammates of a dead leader, a sentence each.
     pub taken_over: Vec<String>,
+    /// What had been used before this run.
+    pub before: Before,
     /// True when the resumed conversation ends with something the model has not answered.
     pub unanswered: bool,
     backends: BackendRegistry,
@@ -453,12 +456,15 @@ async fn assemble(
         slot: None,
         max_rounds: setup.shared.max_turns,
     };
+    let mut before = if takes_over { Before::look(&team).await? } else { Before::default() };
+    let record = lead_record(&team, &run_id, full.clone())?;
+    let reporter = Arc::new(Reporter::new(team.clone(), AgentName::team_lead(), record));
+    reporters.add(&reporter);
     let built = build(&runtime, agent_plan).await?;
     let unanswered = resumes && built.unanswered;
-    let reporter =
-        Arc::new(Reporter::new(team.clone(), AgentName::team_lead(), lead_record(&team, &run_id, full)?));
-    reporters.add(&reporter);
     reporter.set_state(AgentState::Starting).await?;
+    let RunRecord { usage, cost, .. } = reporter.record();
+    before.add_leader(&full, ModelUse { usage, cost_usd: cost });
     reporter.set_state(AgentState::Idle).await?;
     drop(spawn_in(&context, Arc::clone(&reporter).flush(stop.clone())));
     let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, &stop);
@@ -475,6 +481,7 @@ async fn assemble(
         backend_reason,
         warnings,
         taken_over,
+        before,
         unanswered,
         backends: registry,
         stop,

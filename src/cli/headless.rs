@@ -271,9 +271,9 @@ impl Run {
         });
         let tally = &session.runtime.tally;
         let Spent { total, by_model } =
-            spent::so_far(&session.team, &session.runtime).await.unwrap_or_else(|error| {
+            spent::this_run(&session.team, &session.runtime, &session.before).await.unwrap_or_else(|error| {
                 troubles.push(error);
-                Spent { total: tally.total(), by_model: tally.by_model() }
+                spent::in_process(&session.runtime)
             });
         let denials = tally.denials();
         let nobody = denied || denials.iter().any(|d| d.nobody_to_ask);

@@ -60,6 +60,9 @@ impl AgentStatus {
             status.state = ended.state;
             status.since = Some(ended.at.clone());
             status.doing.clone_from(&ended.reason);
+            if record.is_none() {
+                (status.tokens, status.cost) = (ended.usage.total(), ended.cost);
+            }
         }
         status
     }

@@ -55,6 +55,12 @@ pub fn load(team: &TeamPaths, agent: &AgentName) -> Result<Option<Open<RunRecord
     atomic::read_json(&team.run(agent))
 }
 
+/// The record of this incarnation of an agent; `None` when it is another's, or cannot be read.
+pub fn of_incarnation(team: &TeamPaths, agent: &AgentName, incarnation: u32) -> Option<RunRecord> {
+    let record = load(team, agent).ok().flatten()?;
+    (record.incarnation == incarnation).then_some(record.known)
+}
+
 /// A record, or why it cannot be used.
 pub type Loaded = Result<Open<RunRecord>, StoreError>;
 

@@ -7,7 +7,7 @@ use super::context::Team;
 use super::wake::Topic;
 use crate::store::error::StoreError;
 use crate::store::roster::Roster;
-use crate::store::{asks, clock, members, spec};
+use crate::store::{asks, clock, members, run, spec};
 use crate::wire::ask::AskStatus;
 use crate::wire::event::EventKind;
 use crate::wire::ids::AgentName;
@@ -23,7 +23,7 @@ pub fn verdict_on_absent(record: Option<&RunRecord>) -> Ended {
         None => (AgentState::Lost, "it never said that it was ready".to_owned()),
     };
     // Nobody saw the exit.
-    Ended { state, at: clock::now(), exit: "unknown".to_owned(), reason }
+    Ended::new(state, clock::now(), "unknown", reason).having_used(record)
 }
 
 /// Writes a verdict into the roster and the log. A row that was never `listed` to anyone is taken out
@@ -40,12 +40,13 @@ pub async fn record(
     let (who, row) = (name.clone(), ended.clone());
     team.disk
         .run(&file, move || {
+            let used = run::of_incarnation(&paths, &who, incarnation);
             Roster::update(&paths, |team| {
                 let is_it = |m: &Member| m.agent_name == who && m.incarnation == incarnation;
                 if !listed {
                     team.members.retain(|m| !is_it(&m.known));
                 } else if let Some(member) = team.members.iter_mut().find(|m| is_it(&m.known)) {
-                    member.ended = Some(row);
+                    member.ended = Some(row.having_used(used.as_ref()));
                 }
                 Ok(())
             })?;

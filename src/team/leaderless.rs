@@ -17,7 +17,7 @@ use crate::wire::team::{BackendType, Ended, Member};
 use std::sync::Arc;
 
 /// What became of a member.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum LeaderlessEnd {
     /// It is over, and the roster says so.
     Over(Ended),
@@ -86,5 +86,5 @@ async fn adopt(
 
 fn stopped(report: ExitReport, by: &str) -> Ended {
     let reason = format!("stopped by {by}, without a leader");
-    Ended { state: AgentState::Stopped, at: clock::now(), exit: report.exit, reason }
+    Ended::new(AgentState::Stopped, clock::now(), report.exit, reason)
 }

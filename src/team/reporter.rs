@@ -1,6 +1,7 @@
 //! Keeps `run/<agent>.json` true: what the agents of this process say of themselves.
 //!
 //! Changes of state are written before they count; tools and tokens follow within [`FLUSH_AFTER`].
+//! A run of an agent that was there before goes on from what the earlier ones have used.
 //! What is written is read at the moment of writing, so a late write never brings back an old state.
 
 use super::context::Team;
@@ -10,6 +11,7 @@ use crate::store::error::StoreError;
 use crate::store::{clock, run};
 use crate::wire::ids::AgentName;
 use crate::wire::run::{AgentState, RunRecord};
+use crate::wire::usage::{Money, Usage};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,6 +24,22 @@ pub const FLUSH_AFTER: Duration = Duration::from_millis(100);
 struct Said {
     record: RunRecord,
     waiting: u32,
+    /// Tokens and money of the agent's earlier runs, which the record holds too.
+    before: (Usage, Money),
+}
+
+impl Said {
+    /// Takes a sum over earlier runs; of two the greater knows more: the record counts those that worked
+    /// below the agent too, the transcript also what a kill kept from the record.
+    fn take_before(&mut self, usage: Usage, cost: Money) {
+        if usage.total() > self.before.0.total() {
+            self.record.usage -= self.before.0;
+            self.record.usage += usage;
+            self.record.cost -= self.before.1;
+            self.record.cost += cost;
+            self.before = (usage, cost);
+        }
+    }
 }
 
 /// The record of one agent.
@@ -35,7 +53,12 @@ pub struct Reporter {
 impl Reporter {
     /// Starts from a record that is not written yet.
     pub fn new(team: Team, name: AgentName, record: RunRecord) -> Self {
-        Self { team, name, said: Arc::new(Mutex::new(Said { record, waiting: 0 })), changed: Notify::new() }
+        Self {
+            team,
+            name,
+            said: Arc::new(Mutex::new(Said { record, waiting: 0, before: Default::default() })),
+            changed: Notify::new(),
+        }
     }
 
     fn said(&self) -> MutexGuard<'_, Said> {
@@ -70,16 +93,25 @@ impl Reporter {
 
     async fn write(&self) -> Result<(), StoreError> {
         let said = Arc::clone(&self.said);
-        let paths = self.team.paths.clone();
+        let (paths, name) = (self.team.paths.clone(), self.name.clone());
         let file = paths.run(&self.name);
         self.team
             .disk
             .run(&file, move || {
-                let record = said.lock().unwrap_or_else(PoisonError::into_inner).record.clone();
-                if record.state == AgentState::Starting {
-                    return run::begin(&paths, &record);
+                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                let RunRecord { state, incarnation, .. } = said.record;
+                if state != AgentState::Starting {
+                    let record = said.record.clone();
+                    drop(said);
+                    return run::write(&paths, &record);
                 }
-                run::write(&paths, &record)
+                let earlier = run::of_incarnation(&paths, &name, incarnation);
+                if let Some(earlier) = earlier.filter(|e| e.run_id != said.record.run_id) {
+                    said.take_before(earlier.usage, earlier.cost);
+                }
+                let record = said.record.clone();
+                drop(said);
+                run::begin(&paths, &record)
             })
             .await?;
         self.team.hub.poke(super::wake::Topic::Runs);
@@ -102,9 +134,12 @@ impl Reporter {
         }
     }
 
-    fn observe(&self, event: &AgentEvent) {
+    fn observe(&self, agent: &AgentContext, event: &AgentEvent) {
         let mut said = self.said();
         match event {
+            AgentEvent::Restored(usage, cost) if agent.id == said.record.agent_id => {
+                said.take_before(*usage, *cost);
+            }
             AgentEvent::ToolStarted { tool, summary, .. } => {
                 let what = if summary.is_empty() { tool } else { summary };
                 said.record.current_tool = Some(what.chars().take(200).collect());
@@ -173,7 +208,7 @@ impl Observer for Reporters {
     fn event(&self, agent: &AgentContext, event: &AgentEvent) {
         let reporter = self.table().get(&agent.root).cloned();
         if let Some(reporter) = reporter {
-            reporter.observe(event);
+            reporter.observe(agent, event);
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct Spawned {
 }
 
 /// How a stop went.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum StopOutcome {
     /// It is over, verified.
     Over(Ended),

@@ -3,8 +3,9 @@
 use super::ids::{AgentId, AgentName, SessionId, TeamName};
 use super::open::Open;
 use super::permission::PermissionMode;
-use super::run::AgentState;
+use super::run::{AgentState, RunRecord};
 use super::time::Timestamp;
+use super::usage::{Money, Usage};
 use serde::{Deserialize, Serialize};
 
 /// The format version written here.
@@ -121,7 +122,7 @@ pub struct Member {
 }
 
 /// How a member ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     /// `stopped`, `failed` or `lost`.
     pub state: AgentState,
@@ -131,4 +132,26 @@ pub struct Ended {
     pub exit: String,
     /// Why.
     pub reason: String,
+    /// Tokens of its whole life: its run record goes to whoever takes its name next.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Money of its whole life.
+    #[serde(default)]
+    pub cost: Money,
+}
+
+impl Ended {
+    /// A verdict on one who has used nothing, as far as is known yet.
+    pub fn new(state: AgentState, at: Timestamp, exit: impl Into<String>, reason: impl Into<String>) -> Self {
+        let (exit, reason) = (exit.into(), reason.into());
+        Self { state, at, exit, reason, usage: Usage::default(), cost: Money::default() }
+    }
+
+    /// The same with what its last run record says it has used.
+    pub fn having_used(mut self, record: Option<&RunRecord>) -> Self {
+        if let Some(record) = record {
+            (self.usage, self.cost) = (record.usage, record.cost);
+        }
+        self
+    }
 }

@@ -1,7 +1,7 @@
 //! Tokens and money.
 
 use serde::{Deserialize, Serialize};
-use std::ops::AddAssign;
+use std::ops::{AddAssign, SubAssign};
 
 /// Tokens of one response or a sum of them, in the Messages API's field names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,17 @@ impl AddAssign for Usage {
     }
 }
 
+impl SubAssign for Usage {
+    /// Never below zero.
+    fn sub_assign(&mut self, other: Self) {
+        let less = |a: &mut u64, b: u64| *a = a.saturating_sub(b);
+        less(&mut self.input_tokens, other.input_tokens);
+        less(&mut self.output_tokens, other.output_tokens);
+        less(&mut self.cache_creation_input_tokens, other.cache_creation_input_tokens);
+        less(&mut self.cache_read_input_tokens, other.cache_read_input_tokens);
+    }
+}
+
 /// US dollars, or `null` when a model's price is unknown: an unknown part makes the sum unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -61,6 +72,16 @@ impl AddAssign for Money {
     fn add_assign(&mut self, other: Self) {
         self.0 = match (self.0, other.0) {
             (Some(a), Some(b)) => Some(a + b),
+            _ => None,
+        };
+    }
+}
+
+impl SubAssign for Money {
+    /// Never below zero; unknown as soon as one of both is.
+    fn sub_assign(&mut self, other: Self) {
+        self.0 = match (self.0, other.0) {
+            (Some(a), Some(b)) => Some((a - b).max(0.0)),
             _ => None,
         };
     }

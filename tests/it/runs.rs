@@ -159,3 +159,72 @@ fn a_second_leader_is_told_who_leads() {
     server.open("go");
     leader.wait().code(0);
 }
+
+fn tokens(usage: &Value) -> u64 {
+    usage.as_object().expect("usage").values().map(|n| n.as_u64().expect("a number")).sum()
+}
+
+/// Tokens of each agent that `ps` shows.
+fn ps(world: &World) -> Vec<u64> {
+    let done = world.festoon(["ps", "--all", "--json"]).run();
+    done.code(0);
+    let rows: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    let rows = rows.as_array().unwrap_or_else(|| panic!("{rows}"));
+    rows.iter().map(|row| row["tokens"].as_u64().expect("a number")).collect()
+}
+
+#[test]
+fn a_result_counts_its_run_and_the_books_the_whole_life() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.on(prompt("ID:lead"), [[teammate("anna", "ID:anna")].into()]);
+    server.on(prompt("ID:lead").input("a new one"), [[teammate("anna", "ID:anna")].into()]);
+    server.always(prompt("ID:lead"), say("Ok."));
+    server.always(prompt("ID:anna"), say("I am here."));
+    let first = world.festoon(["-p", "ID:lead", "--session-id", SESSION, "--output-format", "json"]).run();
+    first.code(0);
+    let of_first = tokens(&server.usage(None));
+    assert_eq!(tokens(&first.result()["usage"]), of_first);
+    let books = ps(&world);
+    assert_eq!((books.len(), books.iter().sum::<u64>()), (2, of_first), "{books:?}");
+    let anna = books[1];
+
+    let again = ["-p", "a new one", "--resume", SESSION, "--output-format", "json"];
+    let second = world.festoon(again).run();
+    second.code(0);
+    let all = tokens(&server.usage(None));
+    assert_eq!(tokens(&second.result()["usage"]), all - of_first);
+    let members = world.members();
+    let incarnations: Vec<&Value> = members.iter().map(|m| &m["incarnation"]).collect();
+    assert_eq!(incarnations, [1, 2]);
+    assert_eq!(tokens(&members[0]["ended"]["usage"]), anna);
+    assert_eq!(ps(&world).iter().sum::<u64>() + anna, all);
+}
+
+#[test]
+fn a_resumed_agent_goes_on_from_what_it_has_used() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let prices =
+        r#"{"prices":{"anthropic:test-model":{"input":1.0,"output":4.0,"cacheRead":0.5,"cacheWrite5m":2.0}}}"#;
+    server.on(prompt("ID:lead"), [say("One.").into(), [gate("go"), say("Two.")].into()]);
+    let first = ["-p", "ID:lead", "--settings", prices, "--session-id", SESSION, "--output-format", "json"];
+    let first = world.festoon(first).run();
+    first.code(0);
+    // Nobody needed the team: the transcript alone knows.
+    assert_eq!(world.teams(), Vec::<std::path::PathBuf>::new());
+    let second = ["-p", "go on", "--settings", prices, "--resume", SESSION, "--output-format", "json"];
+    let second = world.festoon(second).start();
+    server.reached("go");
+    let record = std::fs::read_to_string(world.teams()[0].join("run/team-lead.json")).expect("a record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    let before = first.result();
+    assert_eq!(record["usage"], before["usage"]);
+    let (cost, spent) = (record["cost"].as_f64(), before["total_cost_usd"].as_f64());
+    assert_eq!(cost, spent);
+    assert!(spent > Some(0.0), "{spent:?}");
+    server.open("go");
+    let after = second.wait();
+    after.code(0);
+    assert_eq!(after.result()["usage"]["output_tokens"], before["usage"]["output_tokens"]);
+}

@@ -14,10 +14,11 @@ use crate::agent::runtime::Runtime;
 use crate::cli::compose::Session;
 use crate::cli::error::CliError;
 use crate::cli::signals::Signalled;
+use crate::cli::spent::{self, Before};
+use crate::cli::status::AgentStatus;
 use crate::cli::status::{self, money, tokens};
 use crate::cli::text;
 use crate::cli::view::{LineSink, style_of_warning};
-use crate::cli::{spent, status::AgentStatus};
 use crate::os::terminal;
 use crate::store::slug;
 use crate::team::context::Team;
@@ -76,6 +77,7 @@ pub struct Desk {
     changes: Signal,
     asks: Asks,
     team: Team,
+    before: Before,
     runtime: Arc<Runtime>,
     core: Arc<AgentCore>,
     supervisor: Supervisor,
@@ -93,6 +95,7 @@ impl Desk {
             signals,
             changes: team.hub.signal(Topic::Asks),
             asks: Asks::new(team.clone()),
+            before: session.before.clone(),
             runtime: Arc::clone(&session.runtime),
             core: Arc::clone(session.lead.agent.core()),
             supervisor: session.lead.supervisor.clone(),
@@ -261,7 +264,7 @@ impl Desk {
     }
 
     async fn cost(&self) -> Result<Vec<String>, CliError> {
-        let spent = spent::so_far(&self.team, &self.runtime).await?;
+        let spent = spent::so_far(&self.team, &self.runtime, &self.before).await?;
         let row = |name: &str, used: &crate::agent::tally::ModelUse| {
             let usage = &used.usage;
             format!(
@@ -279,7 +282,7 @@ impl Desk {
 
     /// The line after a turn: model, mode, tokens, cost, agents.
     pub async fn status(&self) -> Result<(), CliError> {
-        let spent = spent::so_far(&self.team, &self.runtime).await?;
+        let spent = spent::so_far(&self.team, &self.runtime, &self.before).await?;
         let agents = status::look(&self.team).await?;
         self.learn_names(&agents);
         let living: Vec<_> = agents.iter().skip(1).filter(|a| !a.state.is_over()).collect();

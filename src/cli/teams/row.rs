@@ -36,7 +36,7 @@ pub struct Row {
     pub model: Option<String>,
     /// The tool call that runs.
     pub task: Option<String>,
-    /// Tokens of its run so far.
+    /// Tokens of its life so far.
     pub tokens: u64,
     /// Dollars; `null` when a price is unknown.
     pub cost: Money,
@@ -99,6 +99,10 @@ pub fn judge(known: &Known<'_>, said: Said<'_>, see: impl Fn(&ProcessId) -> Seen
     let record = said.and_then(|said| said.as_ref().ok()).map(|record| &record.known);
     let record = record.filter(|r| known.member.is_none_or(|m| m.incarnation == r.incarnation));
     let mut row = blank(known);
+    if let Some(ended) = known.member.and_then(|m| m.ended.as_ref()) {
+        // Stands when the record is gone to another of its name.
+        (row.tokens, row.cost) = (ended.usage.total(), ended.cost);
+    }
     let seen = record.map(|record| see(&record.process()));
     if let Some(record) = record {
         row.tokens = record.usage.total();

@@ -74,7 +74,7 @@ impl Work {
 
     async fn write_ended(&mut self, name: &AgentName, verdict: Verdict, exit: String, reason: String) {
         let Some(charge) = self.members.get(name) else { return };
-        let ended = Ended { state: verdict.state(), at: clock::now(), exit, reason };
+        let ended = Ended::new(verdict.state(), clock::now(), exit, reason);
         self.record_end(name, charge.spec.incarnation, charge.listed, &ended).await;
         if let Some(charge) = self.members.get_mut(name) {
             for waiter in charge.waiters.drain(..) {

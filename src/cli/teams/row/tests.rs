@@ -3,6 +3,7 @@
 use super::*;
 use crate::wire::ids::RunId;
 use crate::wire::team::Ended;
+use crate::wire::usage::Usage;
 use serde_json::{Value, json};
 
 fn member(backend: &str, ended: Option<AgentState>) -> Member {
@@ -18,6 +19,8 @@ fn member(backend: &str, ended: Option<AgentState>) -> Member {
         at: Timestamp::new("2026-01-01T00:00:09.000Z"),
         exit: "exit 0".to_owned(),
         reason: "done".to_owned(),
+        usage: Usage { input_tokens: 5, ..Usage::default() },
+        cost: Money(Some(0.5)),
     });
     member
 }
