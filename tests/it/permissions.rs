@@ -98,11 +98,7 @@ fn rules_allow_what_they_name() {
     attempt(&["--allowed-tools", "Edit(new.txt)", "--allowed-tools", "Bash(mv:*)"], None)
         .expect(5, &["touch"]);
     let settings = r#"{"permissions":{"allow":["Bash(touch:*)","Edit(*.txt)"]}}"#;
-    attempt(&["--trust"], Some(settings)).expect(0, &[]);
-    // A repository's own yes counts for nothing.
-    let tried = attempt(&[], Some(settings));
-    tried.expect(5, &["write", "touch"]);
-    assert!(tried.done.stderr.contains("a project may not set it for you: permissions.allow"));
+    attempt(&[], Some(settings)).expect(0, &[]);
     attempt(&["--permission-mode", "dontAsk", "--allowed-tools", "Bash(touch:*)"], None)
         .expect(0, &["write"]);
 }
@@ -115,7 +111,7 @@ fn denials_by_rule_are_no_failure_and_win_over_everything() {
     attempt(&with("Bash(touch:*),Edit(new.txt)"), None).expect(0, &["write", "touch"]);
     attempt(&with("Read(a.txt)"), None).expect(0, &["read", "look"]);
     let settings = r#"{"permissions":{"allow":["Write","Bash"],"deny":["Write(new.txt)"]}}"#;
-    let tried = attempt(&["--trust"], Some(settings));
+    let tried = attempt(&[], Some(settings));
     tried.expect(0, &["write"]);
     assert!(tried.says("write").contains("Write(new.txt)"), "{}", tried.says("write"));
 }
@@ -130,9 +126,14 @@ fn a_rule_that_asks_asks_even_when_all_is_allowed() {
 #[test]
 fn the_mode_of_the_settings_counts_and_the_flag_wins() {
     let settings = r#"{"permissions":{"defaultMode":"acceptEdits"}}"#;
-    attempt(&["--trust"], Some(settings)).expect(5, &["touch"]);
-    attempt(&[], Some(settings)).expect(5, &["write", "touch"]);
-    attempt(&["--trust", "--permission-mode", "dontAsk"], Some(settings)).expect(0, &["write", "touch"]);
+    attempt(&[], Some(settings)).expect(5, &["touch"]);
+    attempt(&["--permission-mode", "dontAsk"], Some(settings)).expect(0, &["write", "touch"]);
+    // Asking nothing at all is for the person to choose.
+    let free = r#"{"permissions":{"defaultMode":"bypassPermissions"}}"#;
+    let tried = attempt(&[], Some(free));
+    tried.expect(5, &["write", "touch"]);
+    assert!(tried.done.stderr.contains("a project may not set it for you: permissions.defaultMode"));
+    attempt(&["--trust"], Some(free)).expect(0, &[]);
 }
 
 #[test]
