@@ -49,6 +49,8 @@ pub fn start(dir: &std::path::Path, filter: Option<&str>) -> Result<(), CliError
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
+        // A line that cannot be written is lost; standard error belongs to the person.
+        .log_internal_errors(false)
         .with_writer(Mutex::new(Lazy { path, file: None }))
         .finish();
     // Only a second start fails.

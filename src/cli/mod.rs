@@ -33,6 +33,8 @@ use args::{Cli, OutputFormat};
 use clap::{CommandFactory, Parser};
 use commands::Command;
 use error::CliError;
+use out::Out;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The whole program behind the guard: parses, runs, shows the error, returns the status.
@@ -42,28 +44,45 @@ pub fn run() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let as_json = cli.shared.json || (cli.print.is_some() && cli.output_format != OutputFormat::Text);
-    match execute(cli) {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            error.show(as_json);
-            ExitCode::from(error.exit.code())
-        }
+    let ended = execute(cli);
+    if let Err(error) = &ended {
+        error.show(as_json);
     }
+    let status = ended.unwrap_or_else(|error| error.exit.code());
+    let lost = out::lost();
+    if let Some(error) = &lost {
+        error.show(as_json);
+    }
+    ExitCode::from(if status == 0 { lost.map_or(0, |error| error.exit.code()) } else { status })
 }
 
 /// Wrong arguments, help and version.
 fn refuse(error: &clap::Error) -> ExitCode {
-    let wants_json = std::env::args().any(|a| a == "--json");
-    if error.use_stderr() && wants_json {
+    let wants_json = std::env::args_os().any(|a| a == "--json");
+    let refused = if !error.use_stderr() {
+        match Out::default().write(&error.render().ansi().to_string()) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => error,
+        }
+    } else if let Some(odd) = not_text(error) {
+        CliError::usage(format!("the argument {odd:?} is not UTF-8 text"), "festoon --help")
+    } else if wants_json {
         let text = error.to_string();
         let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        let error = CliError::usage(message, "festoon --help");
-        error.show(true);
-        return ExitCode::from(error.exit.code());
-    }
-    // Nowhere to print to means nothing to print.
-    let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        CliError::usage(message, "festoon --help")
+    } else {
+        // Nowhere to print to means nothing to print.
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    };
+    refused.show(wants_json);
+    ExitCode::from(refused.exit.code())
+}
+
+/// The argument that is no text, when that is what is wrong.
+fn not_text(error: &clap::Error) -> Option<OsString> {
+    let is_it = error.kind() == clap::error::ErrorKind::InvalidUtf8;
+    std::env::args_os().skip(1).find(|word| is_it && word.to_str().is_none())
 }
 
 fn execute(cli: Cli) -> Result<u8, CliError> {

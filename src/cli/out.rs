@@ -1,22 +1,61 @@
 //! Printing that survives a reader which has gone away.
 //!
 //! Owns the way to standard output and standard error for everything that is not drawn. A closed
-//! pipe means that nobody wants to read more; it never ends a run, and never panics. A listing that could
-//! not be written for another reason is an error ([`Out`]).
+//! pipe means that nobody wants to read more; it never ends a run, and never panics. What could not be
+//! written to standard output for another reason is an error: at once for a listing ([`Out`]), at the end
+//! for a run that goes on without it ([`lost`]).
 
 use super::error::CliError;
 use super::text::clean;
 use super::view::LineSink;
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::{ErrorKind, Write};
-use std::sync::mpsc;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::sync::{OnceLock, mpsc};
 use std::thread::JoinHandle;
+
+/// Why a part of what was printed is lost, once some is.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Writes to standard output. The library's own stream hides that it is not open for writing.
+fn write(text: &str) -> io::Result<()> {
+    let mut stream = io::stdout().lock();
+    stream.flush()?;
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        match rustix::io::retry_on_intr(|| rustix::io::write(stream.as_fd(), rest))? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            count => rest = &rest[count..],
+        }
+    }
+    Ok(())
+}
+
+fn cannot_write(error: io::Error) -> CliError {
+    CliError::from(error).about("standard output cannot be written")
+}
 
 /// A line on standard output, its colours taken away where nobody sees them.
 pub fn line(text: impl Display) {
-    // Nowhere to print to means nothing to print.
-    let _ = writeln!(anstream::stdout().lock(), "{text}");
+    plain(&styled(&text.to_string()));
+}
+
+/// A line on standard output as it is; `false` when it did not get there.
+pub fn plain(text: &str) -> bool {
+    let written = write(&format!("{text}\n"));
+    if let Err(error) = &written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        // The first reason is the one that is told.
+        let _ = LOST.set(error.to_string());
+    }
+    written.is_ok()
+}
+
+/// The error of a run whose lines could not be printed; a closed pipe is none.
+pub fn lost() -> Option<CliError> {
+    LOST.get().map(|why| cannot_write(io::Error::other(why.as_str())))
 }
 
 /// A line on standard error.
@@ -82,15 +121,9 @@ impl LineSink for Lines {
 }
 
 /// Where a command prints. Colours are taken out when nobody would see them.
+#[derive(Default)]
 pub struct Out {
-    stream: anstream::AutoStream<std::io::Stdout>,
     closed: bool,
-}
-
-impl Default for Out {
-    fn default() -> Self {
-        Self { stream: anstream::stdout(), closed: false }
-    }
 }
 
 impl Out {
@@ -110,9 +143,9 @@ impl Out {
         if self.closed {
             return Ok(());
         }
-        match self.stream.write_all(text.as_bytes()).and_then(|()| self.stream.flush()) {
+        match write(&styled(text)) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => self.closed = true,
-            done => done.map_err(|e| CliError::from(e).about("standard output"))?,
+            done => done.map_err(cannot_write)?,
         }
         Ok(())
     }

@@ -171,7 +171,8 @@ fn say_who_works(session: &Session, screen: &Screen) {
 
 /// How this program was called, so that what is shown can be typed.
 fn program() -> String {
-    let called = std::env::args().next().unwrap_or_else(|| "festoon".to_owned());
+    let called = std::env::args_os().next().and_then(|word| word.into_string().ok());
+    let called = called.unwrap_or_else(|| "festoon".to_owned());
     let home = std::env::var("FESTOON_HOME").ok().filter(|home| !home.is_empty());
     match home {
         Some(home) => format!("FESTOON_HOME={} {}", quoted(&home), quoted(&called)),

@@ -4,12 +4,12 @@
 
 use crate::agent::context::{AgentContext, Tier};
 use crate::agent::events::{AgentEvent, Observer};
+use crate::cli::out;
 use crate::wire::block::{Block, Role};
 use crate::wire::event::{Event, EventKind};
 use crate::wire::ids::SessionId;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::io::Write;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -28,10 +28,9 @@ impl Printer {
     pub fn start() -> std::io::Result<Self> {
         let (lines, waiting) = mpsc::channel::<Option<String>>();
         let thread = std::thread::Builder::new().name("stdout".to_owned()).spawn(move || {
-            let mut out = std::io::stdout().lock();
             while let Ok(Some(line)) = waiting.recv() {
-                // A reader that has gone away wants no more; the run itself goes on to its end.
-                if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+                // Nobody reads any more, or it cannot be written; the run itself goes on to its end.
+                if !out::plain(&line) {
                     return;
                 }
             }
