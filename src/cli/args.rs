@@ -91,8 +91,8 @@ pub struct Shared {
     /// Takes all that this project's settings files set; else they only restrict.
     #[arg(long, global = true)]
     pub trust: bool,
-    /// Names the session; must be new.
-    #[arg(long, global = true, value_name = "ID")]
+    /// Names the session; must be new. Letters, digits, `.`, `_` and `-`.
+    #[arg(long, global = true, value_name = "ID", value_parser = session_id)]
     pub session_id: Option<String>,
     /// The kind of agent that the main agent is.
     #[arg(long, global = true, value_name = "NAME")]
@@ -124,5 +124,37 @@ impl Shared {
     /// How much of the project's settings counts.
     pub fn trusts(&self) -> Trust {
         if self.trust { Trust::Full } else { Trust::None }
+    }
+}
+
+/// Characters of a session's name that a person chooses.
+const SESSION_ID: usize = 100;
+
+/// A name for a session that is its file's name as it stands.
+fn session_id(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let fits = (1..=SESSION_ID).contains(&text.chars().count());
+    if fits && text.chars().all(plain) && !text.starts_with('.') {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "1 to {SESSION_ID} ASCII letters, digits, '.', '_' and '-' are a session id, and no dot comes first"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_id_is_a_plain_file_name() {
+        let long = "x".repeat(SESSION_ID);
+        for good in ["a", "0.1_b-C", "-x", long.as_str()] {
+            assert_eq!(session_id(good).as_deref(), Ok(good));
+        }
+        let longer = format!("{long}x");
+        for bad in ["", ".x", "a b", "a/b", "../x", "ä", "a\nb", "a=2e", longer.as_str()] {
+            assert!(session_id(bad).is_err(), "{bad:?}");
+        }
     }
 }

@@ -120,6 +120,19 @@ pub(super) fn of_id(id: &str) -> String {
     shortened(id.as_bytes(), b"-_.@", None)
 }
 
+/// The id behind a component of [`of_id`]; `None` when nothing, or not all of it, is to be read there.
+pub(super) fn id_of(component: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = component;
+    while let Some((plain, escaped)) = rest.split_once('=') {
+        bytes.extend_from_slice(plain.as_bytes());
+        bytes.push(u8::from_str_radix(escaped.get(..2)?, 16).ok()?);
+        rest = &escaped[2..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8(bytes).ok().filter(|id| of_id(id) == component)
+}
+
 fn shortened(bytes: &[u8], plain: &[u8], separator: Option<u8>) -> String {
     let mut text = String::new();
     for (i, b) in bytes.iter().enumerate() {
@@ -266,6 +279,14 @@ mod tests {
         assert_eq!(of_id("../../x"), "=2e.=2f..=2fx");
         assert_eq!(of_id(""), "=");
         assert_eq!(of_id("."), "=2e");
+        for id in ["../../x", ".", "", "plain-1", "a=2eb", "mit Lücke"] {
+            let back = if id.is_empty() { None } else { Some(id.to_owned()) };
+            assert_eq!(id_of(&of_id(id)), back, "{id:?}");
+        }
+        for odd in ["=zz", "=2", "a b", "=2E", "=c3"] {
+            assert_eq!(id_of(odd), None, "{odd:?}");
+        }
+        assert_eq!(id_of(&of_id(&"x".repeat(300))), None, "the hash does not say");
     }
 
     proptest! {

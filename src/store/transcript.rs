@@ -10,6 +10,7 @@ use super::error::StoreError;
 use super::jsonl::{self, Lines};
 use super::own::{self, Open};
 use super::paths::{Paths, ProjectPaths};
+use super::slug;
 use crate::wire::ids::SessionId;
 use crate::wire::open::Open as OpenObject;
 use crate::wire::settings::Durability;
@@ -133,10 +134,27 @@ pub fn sidechains(project: &ProjectPaths, session: &SessionId) -> Result<Vec<Age
 pub fn sessions(project: &ProjectPaths) -> Result<Vec<(SessionId, SystemTime)>, StoreError> {
     let mut all: Vec<(SessionId, SystemTime)> = files(project.dir())?
         .into_iter()
-        .filter_map(|(name, _, time)| Some((SessionId::new(name.strip_suffix(".jsonl")?), time)))
+        .filter_map(|(name, path, time)| {
+            Some((session_in(project, name.strip_suffix(".jsonl")?, &path)?, time))
+        })
         .collect();
     all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| b.0.cmp(&a.0)));
     Ok(all)
+}
+
+/// The session whose transcript has this name: what the name says, else (it is shortened) what the
+/// first line says. `None` when no session has this file.
+fn session_in(project: &ProjectPaths, stem: &str, path: &Path) -> Option<SessionId> {
+    if let Some(id) = slug::id_of(stem) {
+        return Some(SessionId::new(id));
+    }
+    let mut said = None;
+    read_while(path, |_, line| {
+        said = line.ok().map(|line| line.session_id);
+        false
+    })
+    .ok()?;
+    said.filter(|id| project.transcript(id) == path)
 }
 
 /// The directories that have sessions, sorted by name.

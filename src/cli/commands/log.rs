@@ -54,8 +54,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Option<ExitKind>, CliError> {
         Verb::List { all } => list(&desk, shared, *all),
         Verb::Show { which, full } => {
             let which = which.as_deref().unwrap_or_default();
-            let (session, agent) = which.split_once('/').unwrap_or((which, ""));
-            let (project, session) = find(&desk, session)?;
+            // An old session's id may hold a slash itself.
+            let ((project, session), agent) = match (find(&desk, which), which.split_once('/')) {
+                (Err(_), Some((session, agent))) => (find(&desk, session)?, agent),
+                (found, _) => (found?, ""),
+            };
             let path = match agent {
                 "" | "main" | "team-lead" => project.transcript(&session),
                 agent => agent_file(&project, &session, agent)?,
