@@ -620,6 +620,36 @@ fn workers_in_panes_outlive_their_leader_and_are_ended_by_evidence() {
     let refused = place.run(&["team", "delete", &team, "--json"]);
     assert_eq!((refused.status, refused.error()["kind"].clone()), (1, json!("team_lives")));
 
+    // A worker whose record says nothing is still found; held still, lest it mend the record.
+    let signal = |with: &str| {
+        let sent = Command::new("kill").args([with, &pid.to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+    };
+    let record = place.team_dir(&team).join("run/bo.json");
+    let whole = fs::read(&record).expect("reads");
+    signal("-STOP");
+    for damaged in [Some("{ not json"), None] {
+        match damaged {
+            Some(text) => fs::write(&record, text).expect("damages"),
+            None => fs::remove_file(&record).expect("removes"),
+        }
+        let refused = place.run(&["team", "delete", &team, "--force", "--json"]);
+        let error = refused.error();
+        assert_eq!((refused.status, error["kind"].clone()), (1, json!("team_lives")));
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(&format!("bo (pid {pid} runs with its spec; ")), "{message}");
+        let hint = error["hint"].as_str().expect("a hint");
+        assert!(hint.contains(&format!("`kill {pid}`")), "{hint}");
+    }
+    fs::write(&record, "{ not json").expect("damages");
+    let listed = place.run(&["ps"]);
+    assert!(
+        listed.stderr.contains("run/bo.json is damaged") && !listed.stderr.contains("inbox"),
+        "{listed:?}"
+    );
+    fs::write(&record, whole).expect("mends");
+    signal("-CONT");
+
     // The one live team, though its leader is away.
     let sent = place.json(&["send", "team-lead", "hello"]);
     assert_eq!(json!([sent["stored"], sent["to"], sent["team"]]), json!([true, "team-lead", team]));
@@ -823,6 +853,26 @@ fn a_reader_that_goes_away_and_wrong_settings_break_nothing() {
             && problems[0]["message"].as_str().is_some_and(|m| m.contains("settings.json: model: ")),
         "{problems:?}"
     );
+    // A state directory that a run would refuse: every check is made all the same.
+    let teams = place.home().join("teams");
+    let checked = || {
+        let ran = place.run(&["doctor", "--json"]);
+        let checks: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        let named =
+            |name: &str| checks.as_array().expect("checks").iter().find(|c| c["check"] == name).cloned();
+        let state = named("state").expect("state");
+        assert!(named("git").is_some() && named("watching").is_some() && named("sandbox").is_some());
+        (ran.status, state["status"].clone(), state["message"].as_str().expect("text").to_owned())
+    };
+    fs::create_dir_all(place.home()).expect("state root");
+    assert!(Command::new("mkfifo").arg(&teams).status().expect("mkfifo runs").success());
+    let refused = format!("{} is refused: it is not a directory", teams.display());
+    assert_eq!(checked(), (1, json!("problem"), refused));
+    fs::remove_file(&teams).expect("removes");
+    fs::set_permissions(place.home(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("opens");
+    let refused = format!("{} is refused: everybody may write to it (mode 777)", place.home().display());
+    assert_eq!(checked(), (1, json!("problem"), refused));
+    fs::set_permissions(place.home(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("closes");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("opens");
     let ran = Ran::from(place.command(&["paths"]).stdout(full).output().expect("runs"));
     assert!(ran.status == 1 && ran.stderr.contains("standard output"), "{ran:?}");

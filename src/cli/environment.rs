@@ -1,28 +1,57 @@
 //! The environment, read once at the start and handed on as values.
 
-use std::collections::BTreeMap;
+use super::error::CliError;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Variables that no tool command may see: keys of model providers.
 const SECRETS: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"];
 
+/// Variables that say which model there is and how it is reached.
+pub const OF_MODELS: [&str; 7] = [
+    "FESTOON_MODEL",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OLLAMA_HOST",
+];
+
 /// The mark by which a command below an agent's tool is known (contract §16).
 pub const TOOL_MARK: &str = "FESTOON_TOOL_OF";
 
-/// A snapshot of the environment. Variables that are not UTF-8 are left out.
+/// A snapshot of the environment. Variables that are not UTF-8 are left out, and remembered by name.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     variables: BTreeMap<String, String>,
+    not_text: BTreeSet<String>,
 }
 
 impl Environment {
     /// The process's own.
     pub fn snapshot() -> Self {
-        let variables = std::env::vars_os()
-            .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
-        Self { variables }
+        let mut snapshot = Self::default();
+        for (key, value) in std::env::vars_os() {
+            match (key.into_string(), value.into_string()) {
+                (Ok(key), Ok(value)) => drop(snapshot.variables.insert(key, value)),
+                (Ok(key), Err(_)) => drop(snapshot.not_text.insert(key)),
+                (Err(_), _) => {} // no name that anybody asks for
+            }
+        }
+        snapshot
+    }
+
+    /// Refuses when one of these variables is set to what is not UTF-8, and would count as not set.
+    pub fn check(&self, names: &[&str]) -> Result<(), CliError> {
+        match names.iter().find(|name| self.not_text.contains(**name)) {
+            None => Ok(()),
+            Some(name) => Err(CliError::usage(
+                format!("the environment variable {name} is not UTF-8 text"),
+                format!("set it anew, or unset {name}"),
+            )),
+        }
     }
 
     /// A variable; an empty one counts as absent.

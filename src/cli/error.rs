@@ -1,6 +1,7 @@
 //! Errors at the edge: every layer's error becomes kind, message, hint and an exit status, once, here.
 
 use super::out;
+use super::text;
 use crate::agent::build::BuildError;
 use crate::model::provider::{ModelError, ModelErrorKind};
 use crate::store::error::StoreError;
@@ -43,10 +44,10 @@ impl CliError {
             return;
         }
         let bold = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Red.into()));
-        out::error(format_args!("{bold}error:{bold:#} {}", self.report.message));
+        out::error(format_args!("{bold}error:{bold:#} {}", text::sentence(&self.report.message)));
         if !self.report.hint.is_empty() {
             let dim = anstyle::Style::new().dimmed();
-            out::error(format_args!("{dim} hint:{dim:#} {}", self.report.hint));
+            out::error(format_args!("{dim} hint:{dim:#} {}", text::sentence(&self.report.hint)));
         }
     }
 }

@@ -11,8 +11,10 @@ use super::setup::Setup;
 use super::signals::{self, Signalled};
 use super::spent::{self, Spent};
 use super::stdin;
-use crate::agent::context::spawn_in;
-use crate::agent::events::Observer;
+use super::text;
+use super::view;
+use crate::agent::context::{AgentContext, spawn_in};
+use crate::agent::events::{AgentEvent, Observer};
 use crate::agent::first::user_message;
 use crate::agent::turn::{TurnEnd, TurnError, TurnInput, TurnStatus};
 use crate::store::{asks, clock};
@@ -24,6 +26,7 @@ use crate::wire::permission::PermissionMode;
 use crate::wire::time::Timestamp;
 use crate::wire::worker::AskPolicy;
 use serde_json::json;
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -46,6 +49,23 @@ fn whole_prompt(flag: &str) -> Result<(String, Option<String>), CliError> {
         (false, false) => format!("{flag}\n\n{}", piped.text),
     };
     Ok((prompt, piped.warning))
+}
+
+/// Says on standard error why an agent is silent or does less, where nothing else is shown of it.
+struct Troubles;
+
+impl Observer for Troubles {
+    fn event(&self, agent: &AgentContext, event: &AgentEvent) {
+        let what = match event {
+            AgentEvent::Delta(delta) => view::retry(delta),
+            AgentEvent::Notice(text) => Some(view::head(text)),
+            _ => None,
+        };
+        if let Some(what) = what {
+            let name = text::clean(agent.label());
+            out::error(format_args!("{name}: {what}"));
+        }
+    }
 }
 
 /// Runs it; the exit status is the return value.
@@ -73,15 +93,17 @@ pub async fn answer(
     let model = setup.model().await?;
     let mut signals = signals::listen()?;
     let printer = (format == OutputFormat::StreamJson).then(Printer::start).transpose()?;
-    let observers: Vec<Arc<dyn Observer>> =
-        printer.iter().map(|p| Arc::new(p.lines()) as Arc<dyn Observer>).collect();
+    let observer: Arc<dyn Observer> = match &printer {
+        Some(printer) => Arc::new(printer.lines()),
+        None => Arc::new(Troubles),
+    };
     let plan = LeadPlan {
         model,
         title: setup.title(),
         resume: resume.cloned(),
         asks: ask_policy(setup),
         definitions: setup.roles(),
-        observers,
+        observers: vec![observer],
         default_mode: PermissionMode::Default,
         rules: Vec::new(),
     };
@@ -136,7 +158,12 @@ fn print(outcome: &Outcome, format: OutputFormat, printer: Option<Printer>) {
         (OutputFormat::StreamJson, Some(printer)) => printer.finish(result),
         (OutputFormat::Text, _) => {
             if outcome.is_answer && !result.result.is_empty() {
-                out::line(result.result.trim_end());
+                let answer = result.result.trim_end();
+                if std::io::stdout().is_terminal() {
+                    out::line(text::clean(answer));
+                } else {
+                    out::plain(answer);
+                }
             }
             if result.stop_reason.is_some() {
                 out::warning("the answer is cut: it reached the model's limit of output tokens");

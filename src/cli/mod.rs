@@ -101,14 +101,14 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
         return command.run(cli.shared).await;
     }
     if let Some(prompt) = cli.print {
-        let setup = setup::Setup::new(cli.shared)?;
+        let setup = setup::Setup::for_agents(cli.shared)?;
         let resume = sessions::chosen(&setup, cli.go_on, cli.resume.as_deref())?;
         return headless::run(&setup, &prompt, cli.output_format, resume.as_ref()).await;
     }
     if let Some(word) = &cli.prompt {
         suggest(word)?;
     }
-    let setup = setup::Setup::new(cli.shared)?;
+    let setup = setup::Setup::for_agents(cli.shared)?;
     let resume = sessions::chosen(&setup, cli.go_on, cli.resume.as_deref())?;
     repl::run(&setup, cli.prompt, resume).await
 }

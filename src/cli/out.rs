@@ -6,7 +6,7 @@
 //! for a run that goes on without it ([`lost`]).
 
 use super::error::CliError;
-use super::text::clean;
+use super::text::sentence;
 use super::view::LineSink;
 use serde::Serialize;
 use std::fmt::Display;
@@ -65,7 +65,7 @@ pub fn error(text: impl Display) {
 
 /// A warning on standard error.
 pub fn warning(text: impl Display) {
-    error(format_args!("warning: {}", clean(&text.to_string())));
+    error(format_args!("warning: {}", sentence(&text.to_string())));
 }
 
 /// Whether standard output takes colours: a terminal, and nothing in the environment against it.

@@ -104,6 +104,7 @@ fn take(
 }
 
 fn check(name: &str, text: &str, warnings: &mut Vec<String>) -> Result<(), CliError> {
+    must_be_objects(name, text)?;
     let mut track = serde_path_to_error::Track::new();
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let tracked = serde_path_to_error::Deserializer::new(&mut deserializer, &mut track);
@@ -116,6 +117,26 @@ fn check(name: &str, text: &str, warnings: &mut Vec<String>) -> Result<(), CliEr
     })?;
     deserializer.end().map_err(|e| wrong(name, &e.to_string()))?;
     warnings.extend(unknown.into_iter().map(|key| format!("{name}: unknown key {key} is ignored")));
+    Ok(())
+}
+
+/// Refuses a list or a plain value in the place of an object; serde would take a list for one.
+fn must_be_objects(name: &str, text: &str) -> Result<(), CliError> {
+    let Ok(given) = serde_json::from_str::<Value>(text) else { return Ok(()) }; // told with its place later
+    let Value::Object(given) = given else {
+        return Err(wrong(name, "settings are a JSON object"));
+    };
+    let shape = serde_json::to_value(Settings::default()).unwrap_or_default();
+    for (key, value) in &given {
+        let inner = if key == "providers" || key == "prices" { value.as_object() } else { None };
+        let plain = inner.into_iter().flatten().find(|(_, value)| !value.is_object());
+        if !value.is_object() && shape.get(key).is_some_and(Value::is_object) {
+            return Err(wrong(name, &format!("{key}: it must be a JSON object")));
+        }
+        if let Some((inner, _)) = plain {
+            return Err(wrong(name, &format!("{key}.{inner}: it must be a JSON object")));
+        }
+    }
     Ok(())
 }
 
@@ -216,6 +237,23 @@ mod tests {
         let trusted = place.load(Trust::Full).expect("loads");
         assert_eq!(base(&trusted).as_deref(), Some("http://evil"));
         assert_eq!((rules(&trusted).len(), trusted.warnings.len()), (3, 0));
+    }
+
+    #[test]
+    fn what_is_no_object_is_said_so_in_words_of_json() {
+        for (text, said) in [
+            ("null", "settings are a JSON object"),
+            ("[]", "settings are a JSON object"),
+            (r#"["model"]"#, "settings are a JSON object"),
+            (r#"{"limits":[1,2]}"#, "limits: it must be a JSON object"),
+            (r#"{"permissions":null}"#, "permissions: it must be a JSON object"),
+            (r#"{"providers":{"ollama":["x"]}}"#, "providers.ollama: it must be a JSON object"),
+        ] {
+            let error = Place::new("{}", text).load(Trust::Full).expect_err(text);
+            assert_eq!(error.exit, ExitKind::Usage);
+            let message = error.report.message;
+            assert!(message.ends_with(&format!(".festoon/settings.json: {said}")), "{text}: {message}");
+        }
     }
 
     #[test]

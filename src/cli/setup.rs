@@ -1,7 +1,7 @@
 //! What every command starts from: environment, places, settings, directory.
 
 use super::args::Shared;
-use super::environment::Environment;
+use super::environment::{Environment, OF_MODELS};
 use super::error::CliError;
 use super::logging;
 use super::settings::{self, Loaded};
@@ -12,7 +12,7 @@ use crate::model::limiter::Limiter;
 use crate::model::ollama;
 use crate::model::registry::{ModelRef, ModelSetupError, choose};
 use crate::model::scripted::gates::Gates;
-use crate::store::paths::Paths;
+use crate::store::paths::{HOME_VARIABLE, Paths};
 use crate::team::session::TeamTitle;
 use crate::wire::definition::AgentDefinition;
 use crate::wire::error::ExitKind;
@@ -60,6 +60,7 @@ impl Setup {
                 "go to a directory that exists",
             )
         })?;
+        environment.check(&[HOME_VARIABLE, "FESTOON_LOG"])?;
         let paths = Paths::resolve(&|key| environment.get_os(key))?;
         logging::start(&paths.logs(), environment.get("FESTOON_LOG"))?;
         let mut loaded = settings::load(&paths, &cwd, shared.settings.as_deref(), shared.trusts())?;
@@ -68,6 +69,23 @@ impl Setup {
         limits.max_agents = shared.max_agents.or(limits.max_agents);
         limits.max_agents_total = shared.max_agents_total.or(limits.max_agents_total);
         Ok(Self { environment, paths, disk: Disk::start()?, cwd, loaded, shared, crew: None })
+    }
+
+    /// The same for a command that starts agents. What they are told about their places is JSON, so
+    /// these have to be text.
+    pub fn for_agents(shared: Shared) -> Result<Self, CliError> {
+        let setup = Self::new(shared)?;
+        let state = setup.paths.state_root();
+        let places = [("the working directory", setup.cwd.as_path()), ("the state directory", state)];
+        let added = setup.shared.add_dir.iter().map(|dir| ("--add-dir", dir.as_path()));
+        if let Some((what, path)) = places.into_iter().chain(added).find(|(_, path)| path.to_str().is_none())
+        {
+            return Err(CliError::usage(
+                format!("{what} {path:?} is not UTF-8 text, and agents cannot work there"),
+                "rename the directory, or use another one",
+            ));
+        }
+        Ok(setup)
     }
 
     /// What "stored" survives, as the settings say.
@@ -91,6 +109,7 @@ impl Setup {
     /// The main agent's model. Only when nothing names one is a running Ollama looked for.
     pub async fn model(&self) -> Result<ModelRef, CliError> {
         let flag = self.shared.model.as_deref();
+        self.environment.check(asked_of_the_environment(flag))?;
         let chosen = match choose(flag, self.environment.all(), &self.loaded.settings) {
             Err(ModelSetupError::NoModel) => {
                 ollama::running(&self.connect_options()).await.ok_or(ModelSetupError::NoModel)
@@ -110,6 +129,15 @@ impl Setup {
             http: HttpClient::default(),
             gates: Gates::default(),
         }
+    }
+}
+
+/// The variables that count when the command line names this model. A script needs none.
+pub fn asked_of_the_environment(flag: Option<&str>) -> &'static [&'static str] {
+    match flag {
+        None => &OF_MODELS,
+        Some(model) if model.starts_with("scripted:") => &[],
+        Some(_) => &OF_MODELS[1..], // FESTOON_MODEL comes first
     }
 }
 

@@ -8,7 +8,7 @@ use super::environment::Environment;
 use super::error::CliError;
 use super::out::warning;
 use crate::store::error::StoreError;
-use crate::store::paths::{Paths, TeamPaths};
+use crate::store::paths::{HOME_VARIABLE, Paths, TeamPaths};
 use crate::store::roster::Roster;
 use crate::store::{asks, inbox, lock, run, slug, watch};
 use crate::wire::ask::AskStatus;
@@ -33,6 +33,7 @@ impl Desk {
     /// Reads the environment.
     pub fn new() -> Result<Self, CliError> {
         let environment = Environment::snapshot();
+        environment.check(&[HOME_VARIABLE])?;
         let paths = Paths::resolve(&|key| environment.get_os(key))?;
         Ok(Self { environment, paths })
     }
@@ -90,6 +91,20 @@ impl TeamView {
             }
             // The agents that have said something are there all the same.
             None => rows.extend(said.keys().filter(|name| !name.is_lead()).map(|name| judged(name, None))),
+        }
+        // Of an agent that said nothing that can be read, the system may still know a process.
+        let says = |row: &Row| matches!(said.get(&row.name), Some(Ok(_))) || row.name.is_lead();
+        if rows.iter().any(|row| !says(row)) {
+            let workers = row::workers(&paths);
+            for row in rows.iter_mut().filter(|row| !says(row)) {
+                if let Some((_, pid)) = workers.iter().find(|(name, _)| name == row.name.as_str()) {
+                    (row.lives, row.pid) = (true, Some(*pid));
+                    if row.state == AgentState::Lost.as_str() {
+                        row.state = "unknown";
+                    }
+                    row.evidence = format!("pid {pid} runs with its spec; {}", row.evidence);
+                }
+            }
         }
         troubles.extend(said.into_values().filter_map(Result::err));
         // What a waiting agent waits for is in its ask, not in its own record.

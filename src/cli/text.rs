@@ -28,6 +28,18 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A sentence that may hold names of any kind, made harmless. A line break in it is a name's own and is
+/// written out, unless the line after it is indented: that is a list under the sentence.
+pub fn sentence(text: &str) -> String {
+    let mut lines = text.split('\n');
+    let mut out = clean(lines.next().unwrap_or_default()).into_owned();
+    for line in lines {
+        out.push_str(if line.starts_with("  ") { "\n" } else { "\\u{a}" });
+        out.push_str(&clean(line));
+    }
+    out
+}
+
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -109,6 +121,15 @@ mod tests {
             clean("a\tb\r\nc\rd\u{1b}[2J\u{202e}e\u{7}"),
             "a    b\nc\\u{d}d\\u{1b}[2J\\u{202e}e\\u{7}"
         );
+    }
+
+    #[test]
+    fn a_name_cannot_break_the_sentence_it_is_in() {
+        assert_eq!(
+            sentence("no session of /tmp/a\nb\u{202e}c\u{9b}"),
+            "no session of /tmp/a\\u{a}b\\u{202e}c\\u{9b}"
+        );
+        assert_eq!(sentence("which session?\n  one\n  two"), "which session?\n  one\n  two");
     }
 
     #[test]

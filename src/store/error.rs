@@ -142,6 +142,15 @@ fn names(known: &[AgentName]) -> String {
     known.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ")
 }
 
+/// What to do about a damaged file, by the directory it is in.
+fn how_to_mend(path: &Path) -> &'static str {
+    match path.parent().and_then(Path::file_name).and_then(|dir| dir.to_str()) {
+        Some("inboxes") => "`festoon inbox repair` sets damaged mail aside",
+        Some("run") => "its agent writes it anew as long as it runs; else remove the file",
+        _ => "mend the file, or move it away",
+    }
+}
+
 impl StoreError {
     /// Wraps what the system said about `path`.
     pub fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
@@ -166,7 +175,7 @@ impl StoreError {
             Self::NoSuchMember { .. } => ("not_found", "`festoon ps` lists who can be written to"),
             Self::Full { .. } => ("full", "wait until the recipient has read its mail"),
             Self::TooLarge { .. } => ("too_large", "put the text in a file and send its path"),
-            Self::Corrupt { .. } => ("corrupt", "`festoon inbox repair` sets damaged mail aside"),
+            Self::Corrupt { path, .. } => ("corrupt", how_to_mend(path)),
             Self::NotOurs { .. } => ("refused", "move it away, or choose another FESTOON_HOME"),
             Self::Exists { .. } => ("exists", "choose another name"),
             Self::NotFound { .. } => ("not_found", ""),

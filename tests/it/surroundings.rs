@@ -1,6 +1,6 @@
 //! Odd surroundings: directories, standard streams and variables as they also occur.
 
-use crate::support::model_server::{ModelServer, call_as, prompt, say};
+use crate::support::model_server::{ModelServer, Reply, call_as, prompt, say};
 use crate::support::world::World;
 use crate::teammates::start;
 use serde_json::json;
@@ -29,7 +29,6 @@ fn closed_streams_are_no_panic() {
         ("exec \"$0\" -p ID:out >&- </dev/null", 0, ""),
         ("exec \"$0\" -p ID:err 2>&- </dev/null", 0, "ok\n"),
         ("exec \"$0\" -p ID:all <&- >&- 2>&-", 0, ""),
-        ("exec \"$0\" -p ID:full --output-format json </dev/null >/dev/full", 0, ""),
         ("exec \"$0\" -p hi --model nobody:x 2>&- </dev/null", 2, ""),
     ] {
         let output = shell(&world, script);
@@ -37,6 +36,174 @@ fn closed_streams_are_no_panic() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), out, "{script}");
         assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{script}: {output:?}");
     }
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.always(prompt("ID:"), say("ok"));
+    let (full, closed) = ("No space left on device (os error 28)", "Bad file descriptor (os error 9)");
+    for (what, why) in [
+        ("-p ID:a >/dev/full", full),
+        ("-p ID:b --output-format json >/dev/full", full),
+        ("-p ID:c --output-format stream-json >/dev/full", full),
+        ("-p ID:d 1</dev/null", closed),
+        ("-p ID:e --output-format stream-json 1</dev/null", closed),
+        ("--help >/dev/full", full),
+        ("--version 1</dev/null", closed),
+        ("paths >/dev/full", full),
+        ("demo >/dev/full", full),
+    ] {
+        let output = shell(&world, &format!("exec \"$0\" {what} </dev/null"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{what}: {said}");
+        let sentence = format!("standard output cannot be written: {why}");
+        assert_eq!(said.matches(&sentence).count(), 1, "{what}: {said}");
+    }
+    let output = shell(&world, "\"$0\" -p ID:gone </dev/null | true; exec \"$0\" -p ID:gone </dev/null");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}
+
+#[test]
+fn a_full_disk_for_the_log_is_not_told_on_the_screen() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.always(prompt("ID:"), say("ok"));
+    // Where the log's directory should be, nothing can be opened.
+    let day = "mkdir -p \"$FESTOON_HOME\" && chmod 700 \"$FESTOON_HOME\" && mkdir -m 700 \"$FESTOON_HOME/logs\" && ";
+    let blocked = "d=$(date -u +%F) && mkdir \"$FESTOON_HOME/logs/$d-$$.log\" && ";
+    let output = shell(&world, &format!("{day}{blocked}FESTOON_LOG=trace exec \"$0\" -p ID:a </dev/null"));
+    let said = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), said.0.as_ref(), said.1.as_ref()), (Some(0), "ok\n", ""));
+}
+
+#[test]
+fn arguments_and_variables_that_are_not_text_are_said_so() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.always(prompt("ID:"), say("ok"));
+    for (script, said) in [
+        ("exec \"$0\" -p \"$(printf 'a\\351')\"", "the argument \"a\\xE9\" is not UTF-8 text"),
+        ("exec \"$0\" team show \"$(printf '\\377')\"", "the argument \"\\xFF\" is not UTF-8 text"),
+        (
+            "export ANTHROPIC_API_KEY=\"$(printf 'k\\351')\"; exec \"$0\" -p ID:a",
+            "the environment variable ANTHROPIC_API_KEY is not UTF-8 text",
+        ),
+        (
+            "export FESTOON_MODEL=\"$(printf 'k\\351')\"; exec \"$0\" -p ID:a",
+            "the environment variable FESTOON_MODEL is not UTF-8 text",
+        ),
+        (
+            "export FESTOON_HOME=\"$(printf '/tmp/\\351')\"; exec \"$0\" ps",
+            "the environment variable FESTOON_HOME is not UTF-8 text",
+        ),
+        ("exec \"$0\" -p ID:a --add-dir \"$(printf '/\\351')\"", "--add-dir \"/\\xE9\" is not UTF-8 text"),
+    ] {
+        let output = shell(&world, &format!("exec </dev/null; {script}"));
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{script}: {told}");
+        assert!(told.starts_with(&format!("error: {said}")), "{script}: {told}");
+        let json = shell(&world, &format!("exec </dev/null; {script} --json"));
+        let error: serde_json::Value = serde_json::from_slice(&json.stderr).expect("an error object");
+        assert_eq!(error["error"]["kind"], "usage", "{error}");
+        assert!(error["error"]["message"].as_str().is_some_and(|m| m.starts_with(said)), "{error}");
+    }
+    assert_eq!(server.requests().len(), 0);
+    world.festoon(["-p", "ID:flag", "--model", "anthropic:test-model"]).run().code(0);
+}
+
+#[test]
+fn a_session_id_is_a_file_name_and_old_ones_are_found_by_what_they_are() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.always(prompt("ID:"), say("ok"));
+    for bad in ["../x", "", ".x", "a b", "ä", "a=2e", &"x".repeat(101)] {
+        let done = world.festoon(["-p", "ID:a", &format!("--session-id={bad}")]).run();
+        assert!(done.code(2).stderr.contains("--session-id"), "{bad:?}: {}", done.stderr);
+    }
+    assert_eq!(server.requests().len(), 0);
+    world.festoon(["-p", "ID:a", "--session-id", "plain"]).run().code(0);
+    // As a session was called when its id could be anything.
+    let file = world.sessions().pop().expect("one");
+    let text = std::fs::read_to_string(&file).expect("reads");
+    let long = "ü".repeat(200);
+    let odd = |id: &str, name: &str| {
+        let text = text.replace("\"sessionId\":\"plain\"", &format!("\"sessionId\":\"{id}\""));
+        std::fs::write(file.with_file_name(format!("{name}.jsonl")), text).expect("writes");
+    };
+    odd("../odd", "=2e.=2fodd");
+    let list = || {
+        let rows: serde_json::Value =
+            serde_json::from_str(&world.festoon(["log", "list", "--json"]).run().stdout).expect("JSON");
+        let ids =
+            rows.as_array().expect("rows").iter().map(|r| r["session"].as_str().expect("id").to_owned());
+        ids.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(list(), ["../odd".to_owned(), "plain".to_owned()].into());
+    assert!(world.festoon(["log", "show", "../odd"]).run().code(0).stdout.contains("ok"));
+    let resumed = world.festoon(["-p", "ID:more", "--resume", "../odd", "--output-format", "json"]).run();
+    assert_eq!(resumed.code(0).result()["session_id"], "../odd");
+    assert_eq!(list(), ["../odd".to_owned(), "plain".to_owned()].into());
+    let short = {
+        let sessions = festoon::store::paths::Paths::from_home(&world.home).project(&world.project);
+        sessions.transcript(&festoon::wire::ids::SessionId::new(long.as_str()))
+    };
+    odd(&long, short.file_stem().and_then(OsStr::to_str).expect("UTF-8"));
+    assert!(list().contains(&long));
+}
+
+#[test]
+fn what_a_model_is_waited_for_is_told_beside_the_answer() {
+    let server = ModelServer::start();
+    let world = server.world();
+    for (id, format) in [("ID:text", "text"), ("ID:json", "json")] {
+        server.on(prompt(id), [Reply::status(529, "overloaded_error", "busy"), say("ok").into()]);
+        let done = world.festoon(["-p", id, "--output-format", format]).run();
+        let lines: Vec<&str> = done.code(0).stderr.lines().collect();
+        assert!(
+            lines.len() == 1
+                && lines[0].starts_with("team-lead: ")
+                && lines[0].contains("; attempt 2 of 4 in "),
+            "{lines:?}"
+        );
+    }
+    server.on(prompt("ID:lines"), [Reply::status(529, "overloaded_error", "busy"), say("ok").into()]);
+    let done = world.festoon(["-p", "ID:lines", "--output-format", "stream-json"]).run();
+    assert_eq!(done.code(0).stderr, "");
+    assert!(done.lines().iter().any(|l| l["subtype"] == "retry" && l["attempt"] == 2));
+}
+
+#[test]
+fn an_answer_is_harmless_at_a_terminal_and_whole_in_a_file() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let odd = "a\u{9b}2Jb\u{202e}c\u{85}d";
+    server.always(prompt("ID:"), say(odd));
+    assert_eq!(world.festoon(["-p", "ID:a"]).run().code(0).stdout, format!("{odd}\n"));
+    let command = format!("{} -p ID:tty", env!("CARGO_BIN_EXE_festoon"));
+    let output = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(&world.project)
+        .env_clear()
+        .envs(&world.env)
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("runs");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("a\\u{9b}2Jb\\u{202e}c\\u{85}d"), "{shown:?}");
+}
+
+#[test]
+fn a_directory_cannot_write_into_an_error() {
+    let mut world = World::new();
+    let odd = world.outside().join("line\nbreak\u{202e}x");
+    std::fs::create_dir(&odd).expect("dir");
+    world.project = odd;
+    let done = world.festoon(["-p", "hi", "--continue"]).run();
+    let first = done.code(2).stderr.lines().next().expect("a sentence");
+    let shown = format!("{}/line\\u{{a}}break\\u{{202e}}x", world.outside().display());
+    assert_eq!(first, format!("error: no session of {shown} was found"));
 }
 
 #[test]
@@ -89,9 +256,17 @@ fn a_directory_that_is_not_text_or_not_there_is_said_so() {
     let odd = world.outside().join(OsStr::from_bytes(b"caf\xe9"));
     std::fs::create_dir(&odd).expect("dir");
     world.project = odd;
-    let done = world.festoon(["-p", "ID:odd"]).run();
-    assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
-    assert!(matches!(done.code, Some(0 | 1)), "{done:?}");
+    for start in [&["-p", "ID:odd"][..], &["-p", "ID:odd", "--output-format", "stream-json"], &["demo"]] {
+        let done = world.festoon(start).run();
+        let said = "is not UTF-8 text, and agents cannot work there";
+        let told = &done.code(2).stderr;
+        assert!(told.contains(said) && told.contains(r"xE9"), "{start:?}: {told}");
+    }
+    for look in [&["ps"][..], &["log", "list"], &["agents", "list"], &["paths"], &["team", "list", "--json"]]
+    {
+        world.festoon(look).run().code(0);
+    }
+    assert_eq!(server.requests().len(), 0);
     let world = server.world();
     let output = shell(&world, "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" -p ID:gone </dev/null");
     assert_eq!(output.status.code(), Some(1));

@@ -115,7 +115,7 @@ pub async fn run(_: Args, shared: Shared) -> Result<Option<ExitKind>, CliError> 
 
 /// Settings in force, and what the demo needs of them: a team, and tools that speak one language.
 fn setup(shared: Shared) -> Result<Setup, CliError> {
-    let mut setup = Setup::new(shared)?;
+    let mut setup = Setup::for_agents(shared)?;
     let settings = &mut setup.loaded.settings;
     settings.teams = Some(true);
     settings.permissions.default_mode = None;

@@ -7,7 +7,7 @@ use crate::cli::args::Shared;
 use crate::cli::environment::{Environment, TOOL_MARK};
 use crate::cli::error::CliError;
 use crate::cli::out::Out;
-use crate::cli::setup::no_model;
+use crate::cli::setup::{asked_of_the_environment, no_model};
 use crate::cli::teams::{self, Desk};
 use crate::cli::{settings, table, text, words};
 use crate::exec::tmux;
@@ -93,7 +93,7 @@ pub async fn run(_: &Args, shared: Shared) -> Result<Option<ExitKind>, CliError>
         "tool commands are not confined in this version: what a model runs can do what you can do",
         "read what you approve; for more, run festoon as a user of its own or in a container",
     ));
-    checks.extend(leftovers(&desk)?);
+    checks.extend(leftovers(&desk));
     if desk.environment.get(TOOL_MARK).is_some() || guard::is_below_guard() {
         checks.push(Check::note(
             "person",
@@ -157,12 +157,13 @@ fn state(desk: &Desk) -> Vec<Check> {
     let root = desk.paths.state_root();
     let shown = root.display();
     let mut checks = Vec::new();
-    if let Err(error) = desk
-        .paths
-        .check_dirs(&desk.paths.teams())
-        .and_then(|()| desk.paths.check_dirs(&desk.paths.projects()))
-    {
-        return vec![Check::error("state", error)];
+    let dirs = [desk.paths.teams(), desk.paths.projects(), desk.paths.logs()];
+    let refused = dirs.iter().filter_map(|dir| desk.paths.check_dirs(dir).err());
+    // What is wrong with the root is said of each directory below it.
+    let mut refused: Vec<Check> = refused.map(|error| Check::error("state", error)).collect();
+    refused.dedup_by(|a, b| a.message == b.message);
+    if !refused.is_empty() {
+        return refused;
     }
     let mode = match std::fs::metadata(root) {
         Ok(found) => found.permissions().mode() & 0o777,
@@ -189,6 +190,11 @@ fn state(desk: &Desk) -> Vec<Check> {
             "state",
             format!("{shown} cannot be written to: {error}"),
             "make room, or set FESTOON_HOME to a directory of yours",
+        ),
+        Ok(()) if mode & 0o002 != 0 => Check::problem(
+            "state",
+            format!("{shown} is refused: everybody may write to it (mode {mode:03o})"),
+            format!("chmod 700 {shown}, or set FESTOON_HOME to a directory of yours"),
         ),
         Ok(()) if mode & 0o077 != 0 => Check::note(
             "state",
@@ -236,6 +242,11 @@ fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> Vec<Check> {
         retry: loaded.settings.retry.clone(),
         ..ConnectOptions::default()
     };
+    let model = shared.model.as_deref();
+    if let Err(error) = desk.environment.check(asked_of_the_environment(model)) {
+        checks.push(Check::error("model", error));
+        return checks;
+    }
     let chosen = choose(shared.model.as_deref(), desk.environment.all(), &loaded.settings)
         .map(|model| model.anchored(cwd));
     let model = chosen.and_then(|model| Connections::new(options).get(&model).map(|_| model));
@@ -323,9 +334,12 @@ fn watching() -> Check {
 }
 
 /// Teams whose leader is gone, and files that cannot be read.
-fn leftovers(desk: &Desk) -> Result<Vec<Check>, CliError> {
+fn leftovers(desk: &Desk) -> Vec<Check> {
     let mut checks = Vec::new();
-    let all = teams::all(&desk.paths)?;
+    let all = match teams::all(&desk.paths) {
+        Ok(all) => all,
+        Err(error) => return vec![Check::error("teams", error)],
+    };
     for team in &all {
         let name = team.name();
         match team.state() {
@@ -362,5 +376,5 @@ fn leftovers(desk: &Desk) -> Result<Vec<Check>, CliError> {
             format!("{} running, {} ended, none left behind", running, all.len() - running),
         ));
     }
-    Ok(checks)
+    checks
 }

@@ -31,7 +31,7 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliError> {
-    let mut setup = Setup::new(shared)?;
+    let mut setup = Setup::for_agents(shared)?;
     let team = blueprint::find(&args.blueprint, &setup.cwd)?;
     team.warnings.iter().for_each(out::warning);
     if setup.loaded.settings.teams == Some(false) {

@@ -5,6 +5,7 @@
 
 use crate::os::process;
 use crate::store::error::StoreError;
+use crate::store::paths::TeamPaths;
 use crate::wire::ids::{AgentId, AgentName, TeamName};
 use crate::wire::open::Open;
 use crate::wire::run::{AgentState, ProcessId, RunRecord};
@@ -12,6 +13,7 @@ use crate::wire::team::{BackendType, Member};
 use crate::wire::time::Timestamp;
 use crate::wire::usage::Money;
 use serde::Serialize;
+use std::path::Path;
 
 /// A line of `ps` (contract §15).
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -77,6 +79,24 @@ pub fn see(id: &ProcessId, shared: bool) -> Seen {
     // Another host on this very kernel is a container; on another kernel it matters only when the
     // files are shared: else they were copied here, or the host was renamed.
     if other_host && (shared || id.boot_id == process::boot_id()) { Seen::Elsewhere } else { Seen::Gone }
+}
+
+/// The living workers of a team, found by their arguments: agent and process. For agents whose record says
+/// nothing.
+pub fn workers(team: &TeamPaths) -> Vec<(String, u32)> {
+    let specs = team.specs_dir();
+    let specs = specs.canonicalize().unwrap_or(specs);
+    let worker = |pid: u32| {
+        let words = process::arguments(pid);
+        let at = words.iter().position(|word| word == "--spec")?;
+        let named = at > 0 && words[at - 1] == "teammate";
+        let file = Path::new(words.get(at + 1).filter(|_| named)?);
+        let dir = file.parent()?;
+        let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        let (agent, _) = file.file_name()?.to_str()?.split_once('.').filter(|_| dir == specs)?;
+        Some((agent.to_owned(), pid))
+    };
+    process::all().iter().filter(|stat| stat.alive).filter_map(|stat| worker(stat.pid)).collect()
 }
 
 /// What an agent says of itself, as far as it could be read.

@@ -282,10 +282,22 @@ pub fn delete(desk: &Desk, shared: &Shared, wanted: &str, force: bool) -> Result
         .collect();
     if !alive.is_empty() {
         let message = format!("team {name} has members that live: {}; nothing was removed", alive.join(", "));
-        return Err(refused(
-            message,
-            format!("`festoon team stop {name}` ends them; --force ignores what cannot be seen from here"),
-        ));
+        // Stopping goes by the record, so it cannot help where that is damaged.
+        let silent = |row: &&Row| row.lives && row.state == "unknown";
+        let pids: Vec<String> = view
+            .members()
+            .iter()
+            .filter(silent)
+            .filter_map(|row| row.pid)
+            .map(|pid| pid.to_string())
+            .collect();
+        let hint = if pids.is_empty() {
+            format!("`festoon team stop {name}` ends them; --force ignores what cannot be seen from here")
+        } else {
+            let pids = pids.join(" ");
+            format!("what has no readable record is ended with `kill {pids}`; then delete the team again")
+        };
+        return Err(refused(message, hint));
     }
     lead_for_a_moment(&view)?;
     Roster::remove_team(&view.paths)?;
