@@ -353,7 +353,7 @@ fn names_that_break_lines_shells_and_terminals() {
             ("README", "none"),
             ("Manifest", "pyproject.toml, named “odd”"),
             ("History", "git: 1 commit, authors: 1, the oldest commit is of 2022-01-02"),
-            ("Last", "2022-01-02: “one \\u{1b}[2J”"),
+            ("Last", "2022-01-02: “one  [2J”"),
             ("Churn", &churn),
         ],
     );
