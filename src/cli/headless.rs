@@ -165,6 +165,12 @@ fn print(outcome: &Outcome, format: OutputFormat, printer: Option<Printer>) {
                     out::plain(answer);
                 }
             }
+            for denial in result.permission_denials.iter().filter(|d| d.nobody_to_ask) {
+                out::warning(format!(
+                    "{} of {} was not run: {}; --allowed-tools allows it, --ask-timeout leaves time to answer",
+                    denial.tool_name, denial.agent_id, denial.reason
+                ));
+            }
             if result.stop_reason.is_some() {
                 out::warning("the answer is cut: it reached the model's limit of output tokens");
             }

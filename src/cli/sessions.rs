@@ -5,9 +5,25 @@ use super::setup::Setup;
 use crate::store::{clock, transcript};
 use crate::wire::ids::SessionId;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// Sessions that a list shows.
 const SHOWN: usize = 20;
+
+/// Whether a transcript is one of `festoon demo`: nobody means that when they want to go on.
+fn is_demo(transcript: &Path) -> bool {
+    let mut demo = false;
+    // A file that cannot be read is reported when it is resumed.
+    let _ = transcript::read_while(transcript, |_, line| {
+        demo = line.is_ok_and(|line| {
+            let team = line.team_name.is_some_and(|team| team.as_str().starts_with("demo-"));
+            let scripted = line.data.is_some_and(|data| data.get().contains(r#""model":"scripted:"#));
+            team && scripted
+        });
+        false
+    });
+    demo
+}
 
 /// The session that the flags mean; `None` when they mean a new one.
 pub fn chosen(setup: &Setup, go_on: bool, resume: Option<&str>) -> Result<Option<SessionId>, CliError> {
@@ -26,7 +42,13 @@ pub fn chosen(setup: &Setup, go_on: bool, resume: Option<&str>) -> Result<Option
         return Err(CliError::usage(here, "start one with festoon, in this directory"));
     }
     let wanted = match resume {
-        None => return Ok(sessions.into_iter().next().map(|(id, _)| id)),
+        None => {
+            let project = setup.paths.project(&setup.cwd);
+            let latest = sessions.into_iter().map(|(id, _)| id).find(|id| !is_demo(&project.transcript(id)));
+            return latest
+                .map(Some)
+                .ok_or_else(|| CliError::usage(here, "start one with festoon, in this directory"));
+        }
         Some("") => {
             let mut list = String::from("which session?");
             for (id, time) in sessions.iter().take(SHOWN) {

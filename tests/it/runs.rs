@@ -205,8 +205,7 @@ fn a_result_counts_its_run_and_the_books_the_whole_life() {
 fn a_resumed_agent_goes_on_from_what_it_has_used() {
     let server = ModelServer::start();
     let world = server.world();
-    let prices =
-        r#"{"prices":{"anthropic:test-model":{"input":1.0,"output":4.0,"cacheRead":0.5,"cacheWrite5m":2.0}}}"#;
+    let prices = r#"{"prices":{"anthropic:test-model":{"input":1.0,"output":4.0,"cacheRead":0.5,"cacheWrite5m":2.0}}}"#;
     server.on(prompt("ID:lead"), [say("One.").into(), [gate("go"), say("Two.")].into()]);
     let first = ["-p", "ID:lead", "--settings", prices, "--session-id", SESSION, "--output-format", "json"];
     let first = world.festoon(first).run();

@@ -42,16 +42,21 @@ struct Typed {
     note: Option<String>,
 }
 
-/// `y`, `s`, `p` or `n`, alone or with a note after it; `yes` and `no` alone.
+/// `y`, `s`, `p` or `n`, alone or with a note after it, and `yes` alone. Whatever begins with the word
+/// no is a no: it would be worse to take it for something else than to have to say yes again.
 fn parse(line: &str) -> Option<Typed> {
     let line = line.trim();
     let (word, note) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let note = Some(note.trim()).filter(|n| !n.is_empty());
+    let bare = word.trim_end_matches([',', '.', ';', ':', '!']);
+    if bare.eq_ignore_ascii_case("no") {
+        return Some(Typed { decision: Decision::Deny, scope: Scope::Once, note: note.map(str::to_owned) });
+    }
     let (decision, scope) = match (word, note) {
         ("y", _) | ("yes", None) => (Decision::Allow, Scope::Once),
         ("s", _) => (Decision::Allow, Scope::Session),
         ("p", _) => (Decision::Allow, Scope::Project),
-        ("n", _) | ("no", None) => (Decision::Deny, Scope::Once),
+        ("n", _) => (Decision::Deny, Scope::Once),
         _ => return None,
     };
     Some(Typed { decision, scope, note: note.map(str::to_owned) })
@@ -62,6 +67,11 @@ impl Asks {
     pub fn new(team: Team) -> Self {
         let (open, mine) = (Vec::new(), HashSet::new());
         Self { team, queue: Arc::default(), open, shown: None, mine, replaced: None, faces: Faces::default() }
+    }
+
+    /// Whether an ask is on the screen and waits for an answer.
+    pub fn is_shown(&self) -> bool {
+        self.shown.is_some()
     }
 
     /// Takes the queue as it is on disk, and shows what is new.
@@ -198,7 +208,8 @@ mod tests {
         assert_eq!(parse("p"), typed(Decision::Allow, Scope::Project, None));
         assert_eq!(parse("n use ls"), typed(Decision::Deny, Scope::Once, Some("use ls")));
         assert_eq!(parse("no"), typed(Decision::Deny, Scope::Once, None));
-        for text in ["no, stop", "yes please", "project it", "say y", "Y", ""] {
+        assert_eq!(parse("No, not that"), typed(Decision::Deny, Scope::Once, Some("not that")));
+        for text in ["nothing", "yes please", "project it", "say y", "Y", ""] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -221,6 +221,9 @@ impl Desk {
         if self.asks.take(&line, &self.console.printer).await? {
             return Ok(Step::Go);
         }
+        if self.asks.is_shown() {
+            self.say("(sent as a message; the ask is still open: y, s, p or n answers it, /asks shows it)");
+        }
         if let Some((to, text)) = addressed(&line) {
             self.mail(&to, text).await;
             return Ok(Step::Go);
