@@ -172,7 +172,7 @@ fn spec(name: &str, cwd: &Path) -> WorkerSpec {
         "description": "", "prompt": "",
         "definition": { "name": "general-purpose", "description": "", "systemPrompt": "" },
         "model": "scripted:none", "permissionMode": "default", "rules": [],
-        "additionalDirectories": [], "cwd": cwd, "color": "blue", "backend": "tmux", "depth": 1,
+        "projectRoot": cwd, "additionalDirectories": [], "cwd": cwd, "color": "blue", "backend": "tmux", "depth": 1,
         "asks": "wait", "retry": {}, "settings": {},
     }))
     .expect("a spec")

@@ -8,29 +8,15 @@
 use super::error::CliError;
 use super::text::sentence;
 use super::view::LineSink;
+use crate::os::terminal;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
 use std::sync::{OnceLock, mpsc};
 use std::thread::JoinHandle;
 
 /// Why a part of what was printed is lost, once some is.
 static LOST: OnceLock<String> = OnceLock::new();
-
-/// Writes to standard output. The library's own stream hides that it is not open for writing.
-fn write(text: &str) -> io::Result<()> {
-    let mut stream = io::stdout().lock();
-    stream.flush()?;
-    let mut rest = text.as_bytes();
-    while !rest.is_empty() {
-        match rustix::io::retry_on_intr(|| rustix::io::write(stream.as_fd(), rest))? {
-            0 => return Err(ErrorKind::WriteZero.into()),
-            count => rest = &rest[count..],
-        }
-    }
-    Ok(())
-}
 
 fn cannot_write(error: io::Error) -> CliError {
     CliError::from(error).about("standard output cannot be written")
@@ -43,7 +29,7 @@ pub fn line(text: impl Display) {
 
 /// A line on standard output as it is; `false` when it did not get there.
 pub fn plain(text: &str) -> bool {
-    let written = write(&format!("{text}\n"));
+    let written = terminal::write_out(&format!("{text}\n"));
     if let Err(error) = &written
         && error.kind() != ErrorKind::BrokenPipe
     {
@@ -143,7 +129,7 @@ impl Out {
         if self.closed {
             return Ok(());
         }
-        match write(&styled(text)) {
+        match terminal::write_out(&styled(text)) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => self.closed = true,
             done => done.map_err(cannot_write)?,
         }

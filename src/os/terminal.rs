@@ -1,10 +1,11 @@
-//! The terminal's size, and its modes: remembered, changed for a while, put back.
+//! The terminal: its size, its modes (remembered, changed for a while, put back), and standard output.
 
 use rustix::process::getpgrp;
 use rustix::termios::{
     LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
 };
-use std::io;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 
 /// Columns and rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,4 +58,19 @@ impl Modes {
         keys.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
         Ok(tcsetattr(io::stdin(), OptionalActions::Drain, &keys)?)
     }
+}
+
+/// Writes all of `text` to standard output. The library's own stream hides that it is not open for
+/// writing; here that is an error like any other.
+pub fn write_out(text: &str) -> io::Result<()> {
+    let mut stream = io::stdout().lock();
+    stream.flush()?;
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        match rustix::io::retry_on_intr(|| rustix::io::write(stream.as_fd(), rest))? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => rest = &rest[count..],
+        }
+    }
+    Ok(())
 }
