@@ -60,6 +60,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("jsonschema", &["tools/", "agent/"]),
     ("memchr", &["tools/"]),
     ("strsim", &["tools/", "cli/"]),
+    ("htmd", &["tools/web_fetch"]),
+    ("schemars", &["wire/", "cli/settings"]),
     ("tmux_interface", &["exec/tmux"]),
     ("brush_parser", &["policy/shell"]),
     ("stacker", &["policy/shell"]),
