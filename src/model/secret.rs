@@ -18,10 +18,6 @@ impl Secret {
         let text = text.trim();
         (!text.is_empty()).then(|| Self(text.to_owned()))
     }
-    /// The key itself, for a request header only.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
     /// A request header with `before` and the key, marked so that nothing prints it.
     pub(super) fn header(
         &self,

@@ -24,6 +24,8 @@ pub const FLUSH_AFTER: Duration = Duration::from_millis(100);
 struct Said {
     record: RunRecord,
     waiting: u32,
+    /// True while the record holds something that the file does not.
+    unwritten: bool,
     /// Tokens and money of the agent's earlier runs, which the record holds too.
     before: (Usage, Money),
 }
@@ -56,7 +58,12 @@ impl Reporter {
         Self {
             team,
             name,
-            said: Arc::new(Mutex::new(Said { record, waiting: 0, before: Default::default() })),
+            said: Arc::new(Mutex::new(Said {
+                record,
+                waiting: 0,
+                unwritten: true,
+                before: Default::default(),
+            })),
             changed: Notify::new(),
         }
     }
@@ -87,10 +94,16 @@ impl Reporter {
 
     /// Changes the record and writes it.
     pub async fn change(&self, change: impl FnOnce(&mut RunRecord)) -> Result<(), StoreError> {
-        change(&mut self.said().record);
+        {
+            let mut said = self.said();
+            change(&mut said.record);
+            said.unwritten = true;
+        }
         self.write().await
     }
 
+    /// Writes the record, unless an earlier write has taken the same change with it: an agent that rests
+    /// leaves its file alone.
     async fn write(&self) -> Result<(), StoreError> {
         let said = Arc::clone(&self.said);
         let (paths, name) = (self.team.paths.clone(), self.name.clone());
@@ -98,20 +111,25 @@ impl Reporter {
         self.team
             .disk
             .run(&file, move || {
-                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-                let RunRecord { state, incarnation, .. } = said.record;
-                if state != AgentState::Starting {
-                    let record = said.record.clone();
-                    drop(said);
-                    return run::write(&paths, &record);
+                let lock = || said.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut now = lock();
+                if !std::mem::take(&mut now.unwritten) {
+                    return Ok(());
                 }
-                let earlier = run::of_incarnation(&paths, &name, incarnation);
-                if let Some(earlier) = earlier.filter(|e| e.run_id != said.record.run_id) {
-                    said.take_before(earlier.usage, earlier.cost);
+                let starts = now.record.state == AgentState::Starting;
+                if starts
+                    && let Some(earlier) = run::of_incarnation(&paths, &name, now.record.incarnation)
+                    && earlier.run_id != now.record.run_id
+                {
+                    now.take_before(earlier.usage, earlier.cost);
                 }
-                let record = said.record.clone();
-                drop(said);
-                run::begin(&paths, &record)
+                let record = now.record.clone();
+                drop(now);
+                let written = if starts { run::begin(&paths, &record) } else { run::write(&paths, &record) };
+                if written.is_err() {
+                    lock().unwritten = true;
+                }
+                written
             })
             .await?;
         self.team.hub.poke(super::wake::Topic::Runs);
@@ -164,6 +182,7 @@ impl Reporter {
         if said.record.heartbeat.is_some() {
             said.record.heartbeat = Some(clock::now());
         }
+        said.unwritten = true;
         drop(said);
         self.changed.notify_one();
     }
@@ -198,7 +217,7 @@ impl Reporters {
     pub async fn write_again(&self, name: &AgentName) -> bool {
         let reporter = self.table().get(name).cloned();
         match reporter {
-            Some(reporter) => reporter.write().await.is_ok(),
+            Some(reporter) => reporter.change(|_| {}).await.is_ok(),
             None => false,
         }
     }

@@ -129,16 +129,6 @@ impl Supervisor {
         outcome.await.unwrap_or(StopOutcome::NotThere)
     }
 
-    /// Ends all teammates side by side, because the leader ends.
-    pub async fn stop_all(&self, reason: &str) -> Vec<(AgentName, StopOutcome)> {
-        let names = self.living().await;
-        let stops = names.into_iter().map(|name| async move {
-            let outcome = self.stop(&name, "team-lead", reason, Insistence::Insist, true).await;
-            (name, outcome)
-        });
-        futures_util::future::join_all(stops).await
-    }
-
     /// Takes over the members that a dead leader left behind; one sentence for each.
     pub async fn take_over(&self, runtime: &Arc<Runtime>) -> Vec<String> {
         let (done, sentences) = oneshot::channel();
