@@ -1,4 +1,4 @@
-//! The kinds of agents that can be started. Built in: `general-purpose` and `Explore`.
+//! The kinds of agents that can be started. Built in: `general-purpose`, `Explore` and `Plan`.
 
 use crate::wire::definition::{AgentDefinition, ToolChoice};
 
@@ -8,6 +8,9 @@ pub const MAIN: &str = "main";
 pub const GENERAL_PURPOSE: &str = "general-purpose";
 /// The read-only searcher.
 pub const EXPLORE: &str = "Explore";
+
+/// The read-only planner.
+pub const PLAN: &str = "Plan";
 
 /// All definitions, built in ones last.
 #[derive(Debug, Clone)]
@@ -92,7 +95,17 @@ fn built_in() -> Vec<AgentDefinition> {
         system_prompt: include_str!("prompts/explore.md").to_owned(),
         ..main_agent()
     };
-    vec![general, explore]
+    let plan = AgentDefinition {
+        name: PLAN.to_owned(),
+        description:
+            "Studies the code and lays out how a change should be made, changes nothing. Say what is \
+                      wanted and what must stay."
+                .to_owned(),
+        model: None,
+        system_prompt: include_str!("prompts/plan.md").to_owned(),
+        ..explore.clone()
+    };
+    vec![general, explore, plan]
 }
 
 #[cfg(test)]
@@ -100,10 +113,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_planner_is_the_explorer_with_its_parents_model() {
+        let definitions = Definitions::new(Vec::new());
+        let get = |name: &str| definitions.get(name).cloned().expect("a definition");
+        let (explore, plan) = (get(EXPLORE), get(PLAN));
+        assert_eq!((explore.model.as_deref(), plan.model.as_deref()), (Some("fast"), None));
+        assert_eq!(
+            AgentDefinition { model: None, ..explore },
+            AgentDefinition {
+                name: EXPLORE.to_owned(),
+                description: get(EXPLORE).description,
+                system_prompt: get(EXPLORE).system_prompt,
+                ..plan
+            }
+        );
+    }
+
+    #[test]
     fn built_in_kinds_are_there_and_can_be_replaced_by_name() {
         let own = AgentDefinition { description: "mine".into(), name: EXPLORE.into(), ..main_agent() };
         let definitions = Definitions::new(vec![own]);
-        assert_eq!(definitions.names(), [EXPLORE, GENERAL_PURPOSE]);
+        assert_eq!(definitions.names(), [EXPLORE, GENERAL_PURPOSE, PLAN]);
         assert_eq!(definitions.get(EXPLORE).map(|d| d.description.as_str()), Some("mine"));
         let source = |name: &str| query_source(definitions.get(name).expect("a definition"));
         assert_eq!(source(EXPLORE), "agent:custom:Explore");

@@ -79,7 +79,7 @@ fn a_stream_is_one_object_a_line_in_order() {
     assert_eq!(init["cwd"], world.project.to_str().expect("UTF-8"));
     assert_eq!(init["model"], "anthropic:test-model");
     assert_eq!(init["permission_mode"], "default");
-    assert_eq!(init["agents"], json!(["general-purpose", "Explore"]));
+    assert_eq!(init["agents"], json!(["general-purpose", "Explore", "Plan"]));
     assert_eq!(init["tools"], json!(server.requests()[0].tools()));
 
     let session = &init["session_id"];
