@@ -4,6 +4,7 @@
 //! What a project's files may not set without trust ([`guard`]) is a warning too.
 
 mod guard;
+pub mod schema;
 
 use super::error::CliError;
 use crate::store::atomic;
@@ -126,18 +127,10 @@ fn must_be_objects(name: &str, text: &str) -> Result<(), CliError> {
     let Value::Object(given) = given else {
         return Err(wrong(name, "settings are a JSON object"));
     };
-    let shape = serde_json::to_value(Settings::default()).unwrap_or_default();
-    for (key, value) in &given {
-        let inner = if key == "providers" || key == "prices" { value.as_object() } else { None };
-        let plain = inner.into_iter().flatten().find(|(_, value)| !value.is_object());
-        if !value.is_object() && shape.get(key).is_some_and(Value::is_object) {
-            return Err(wrong(name, &format!("{key}: it must be a JSON object")));
-        }
-        if let Some((inner, _)) = plain {
-            return Err(wrong(name, &format!("{key}.{inner}: it must be a JSON object")));
-        }
+    match schema::no_object(&given) {
+        Some(key) => Err(wrong(name, &format!("{key}: it must be a JSON object"))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn wrong(name: &str, why: &str) -> CliError {

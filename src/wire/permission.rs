@@ -1,9 +1,10 @@
 //! Permission modes, rules and answers, as they are written (spec §5).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How an agent's calls are decided when no rule does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PermissionMode {
     /// Ask for what changes something.

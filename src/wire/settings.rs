@@ -1,11 +1,12 @@
 //! Settings files (contract §14): every key is optional, every key here is read by something.
 
 use super::permission::PermissionMode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One settings file, or several merged.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
     /// The model when the command line and `FESTOON_MODEL` name none.
@@ -37,7 +38,7 @@ pub struct Settings {
 }
 
 /// What a model costs, in US dollars for a million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PriceSettings {
     /// Fresh input.
@@ -52,7 +53,7 @@ pub struct PriceSettings {
 }
 
 /// Where a provider is.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProviderSettings {
     /// Instead of the vendor's address.
@@ -63,7 +64,7 @@ pub struct ProviderSettings {
 }
 
 /// The two wires of OpenAI and of servers that are like it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OpenAiWire {
     /// Chat completions.
@@ -73,7 +74,7 @@ pub enum OpenAiWire {
 }
 
 /// Rules and mode.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PermissionSettings {
     /// Run without asking.
@@ -89,7 +90,7 @@ pub struct PermissionSettings {
 }
 
 /// Bounds of the tree of agents; `None` is the default of `wire::limits`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LimitSettings {
     /// Deepest agent.
@@ -103,7 +104,7 @@ pub struct LimitSettings {
 }
 
 /// Retries of model requests.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RetrySettings {
     /// Attempts in all.
@@ -124,7 +125,7 @@ impl Default for RetrySettings {
 }
 
 /// Deadlines of the shutdown ladder.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ShutdownSettings {
     /// For the model's answer.
@@ -142,7 +143,7 @@ impl Default for ShutdownSettings {
 }
 
 /// What a worker does when its leader is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OrphanedWorkers {
     /// Finishes its turn, then waits for a leader to come back.
@@ -153,7 +154,7 @@ pub enum OrphanedWorkers {
 }
 
 /// What "stored" survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// The death of every process.

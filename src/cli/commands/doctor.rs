@@ -28,7 +28,11 @@ use std::time::Duration;
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Prints the JSON Schema of the settings, and does nothing else.
+    #[arg(long)]
+    pub schema: bool,
+}
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -71,7 +75,11 @@ impl Check {
 }
 
 /// Runs it; status 1 when there is a problem.
-pub async fn run(_: &Args, shared: Shared) -> Result<Option<ExitKind>, CliError> {
+pub async fn run(args: &Args, shared: Shared) -> Result<Option<ExitKind>, CliError> {
+    if args.schema {
+        Out::default().json(&settings::schema::schema())?;
+        return Ok(None);
+    }
     let desk = Desk::new()?;
     let cwd = std::env::current_dir().and_then(|dir| dir.canonicalize());
     let mut checks = vec![Check::ok("version", format!("festoon {}", env!("CARGO_PKG_VERSION")))];
