@@ -4,9 +4,9 @@
 //! the result is given, and that what a finished one left running lives until the agent ends.
 
 use super::context::ToolContext;
-use super::shells;
 use super::spool::Spool;
 use super::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
+use super::{shells, work};
 use crate::os::command::{self, CommandEvent, CommandSpec, Exit, RunningCommand};
 use crate::wire::access::{Access, Target};
 use crate::wire::limits::{BASH_TIMEOUT, BASH_TIMEOUT_MAX};
@@ -75,18 +75,14 @@ impl Tool for Bash {
     }
 
     fn run<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            let input: Input = match serde_json::from_value(call.input) {
-                Ok(input) => input,
-                Err(error) => return ToolOutput::error(format!("The input of Bash is wrong: {error}.")),
-            };
+        work::run(async move {
+            let input: Input = work::input(&SPEC, call)?;
             if input.command.contains('\0') {
-                return ToolOutput::error("A command cannot hold a NUL character.");
+                return Err(ToolOutput::error("A command cannot hold a NUL character."));
             }
-            match start(&input.command, ctx).await {
-                Ok(running) => watch(running, timeout(&input), ctx).await,
-                Err(error) => ToolOutput::error(format!("{error}. Nothing was run.")),
-            }
+            let running = start(&input.command, ctx).await;
+            let running = running.map_err(|error| ToolOutput::error(format!("{error}. Nothing was run.")))?;
+            Ok(watch(running, timeout(&input), ctx).await)
         })
     }
 }

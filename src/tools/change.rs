@@ -1,4 +1,4 @@
-//! Changing a file: what `Write` and `Edit` have in common.
+//! Changing a file: what `Write`, `Edit` and `NotebookEdit` have in common.
 //!
 //! Promises that an existing file is changed only in the state in which the agent has read it, that
 //! no two agents of ours change it at once, that a link leads to a change of what it points to, and
@@ -45,19 +45,10 @@ pub(super) async fn change(
     path: PathBuf,
     parents: Parents,
     make: impl FnOnce(Before) -> Result<Change, String> + Send + 'static,
-) -> ToolOutput {
-    if ctx.cancel.is_cancelled() {
-        return ToolOutput::error(work::CANCELLED);
-    }
-    try_change(ctx, path, parents, make).await.unwrap_or_else(|failure| failure)
-}
-
-async fn try_change(
-    ctx: &ToolContext,
-    path: PathBuf,
-    parents: Parents,
-    make: impl FnOnce(Before) -> Result<Change, String> + Send + 'static,
 ) -> Result<ToolOutput, ToolOutput> {
+    if ctx.cancel.is_cancelled() {
+        return Err(ToolOutput::error(work::CANCELLED));
+    }
     let owned = ctx.clone();
     let named = path.clone();
     let (dir, name) = work::reading(&ctx.cancel, move || open_dir(&owned, &named, parents)).await??;

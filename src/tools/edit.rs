@@ -3,7 +3,7 @@
 use super::change::{self, Before, Change, Parents};
 use super::context::ToolContext;
 use super::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
-use super::{path, replacement};
+use super::{path, replacement, work};
 use crate::wire::access::{Access, Target};
 use serde::Deserialize;
 use serde_json::Value;
@@ -58,15 +58,12 @@ impl Tool for Edit {
     }
 
     fn run<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            let input: Input = match serde_json::from_value(call.input) {
-                Ok(input) => input,
-                Err(error) => return ToolOutput::error(format!("The input of Edit is wrong: {error}.")),
-            };
+        work::run(async move {
+            let input: Input = work::input(&SPEC, call)?;
             if input.old_string == input.new_string {
-                return ToolOutput::error(
+                return Err(ToolOutput::error(
                     "`old_string` and `new_string` are the same, so there is nothing to change.",
-                );
+                ));
             }
             let path = path::absolute(&input.file_path, &ctx.cwd);
             let parents = if input.old_string.is_empty() { Parents::Make } else { Parents::Need };

@@ -73,15 +73,7 @@ impl Tool for Glob {
     }
 
     fn run<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            let input: Input = match serde_json::from_value(call.input) {
-                Ok(input) => input,
-                Err(error) => return ToolOutput::error(format!("The input of Glob is wrong: {error}.")),
-            };
-            let owned = ctx.clone();
-            let result = work::reading(&ctx.cancel, move || find(&input, &owned)).await;
-            result.unwrap_or_else(Err).unwrap_or_else(|failure| failure)
-        })
+        work::looking::<Input>(&SPEC, call, ctx, find)
     }
 }
 

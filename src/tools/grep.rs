@@ -30,7 +30,7 @@ static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
                   last changed first; `content` shows the lines; `count` counts them for each file. Files that .gitignore and \
                   other ignore files name and binary files are left out. Narrow with `path`, `glob` or `type`."
         .to_owned(),
-    schema: r#"{"type":"object","properties":{"pattern":{"type":"string","minLength":1,"description":"The regular expression."},"path":{"type":"string","description":"A file or directory. Default: your directory."},"glob":{"type":"string","description":"Only files whose path matches, e.g. `*.ts`, `src/**`; with `!` in front all but those."},"type":{"type":"string","description":"Only files of this type: rust, py, js, ts, go, java, c, cpp, md …"},"output_mode":{"enum":["content","files_with_matches","count"],"description":"What to show."},"-i":{"type":"boolean","description":"Ignore case."},"-n":{"type":"boolean","description":"Show line numbers with `content`. Default true."},"-A":{"type":"integer","minimum":0,"description":"Lines to show after each match, with `content`."},"-B":{"type":"integer","minimum":0,"description":"Lines to show before each match, with `content`."},"-C":{"type":"integer","minimum":0,"description":"Lines to show around each match, with `content`."},"head_limit":{"type":"integer","minimum":0,"description":"Show only the first so many lines or files. 0: all."},"multiline":{"type":"boolean","description":"Let a match span lines, and `.` match line ends. Default false."}},"required":["pattern"],"additionalProperties":false}"#.into(),
+    schema: r#"{"type":"object","properties":{"pattern":{"type":"string","minLength":1,"description":"The regular expression."},"path":{"type":"string","description":"A file or directory. Default: your directory."},"glob":{"type":"string","description":"Only files whose path matches, e.g. `*.ts`, `src/**`; with `!` in front all but those."},"type":{"type":"string","description":"Only files of this type: rust, py, js, ts, go, java, c, cpp, md …"},"output_mode":{"type":"string","enum":["content","files_with_matches","count"],"description":"What to show."},"-i":{"type":"boolean","description":"Ignore case."},"-n":{"type":"boolean","description":"Show line numbers with `content`. Default true."},"-A":{"type":"integer","minimum":0,"description":"Lines to show after each match, with `content`."},"-B":{"type":"integer","minimum":0,"description":"Lines to show before each match, with `content`."},"-C":{"type":"integer","minimum":0,"description":"Lines to show around each match, with `content`."},"head_limit":{"type":"integer","minimum":0,"description":"Show only the first so many lines or files. 0: all."},"multiline":{"type":"boolean","description":"Let a match span lines, and `.` match line ends. Default false."}},"required":["pattern"],"additionalProperties":false}"#.into(),
 }
 });
 
@@ -90,15 +90,7 @@ impl Tool for Grep {
     }
 
     fn run<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            let input: Input = match serde_json::from_value(call.input) {
-                Ok(input) => input,
-                Err(error) => return ToolOutput::error(format!("The input of Grep is wrong: {error}.")),
-            };
-            let owned = ctx.clone();
-            let result = work::reading(&ctx.cancel, move || grep(&input, &owned)).await;
-            result.unwrap_or_else(Err).unwrap_or_else(|failure| failure)
-        })
+        work::looking::<Input>(&SPEC, call, ctx, grep)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::change::{self, Before, Change, Parents};
 use super::context::ToolContext;
-use super::path;
 use super::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
+use super::{path, work};
 use crate::wire::access::{Access, Target};
 use serde::Deserialize;
 use serde_json::Value;
@@ -48,11 +48,8 @@ impl Tool for Write {
     }
 
     fn run<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            let input: Input = match serde_json::from_value(call.input) {
-                Ok(input) => input,
-                Err(error) => return ToolOutput::error(format!("The input of Write is wrong: {error}.")),
-            };
+        work::run(async move {
+            let input: Input = work::input(&SPEC, call)?;
             let path = path::absolute(&input.file_path, &ctx.cwd);
             let shown = path.display().to_string();
             let make = move |before| {
