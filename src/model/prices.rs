@@ -239,6 +239,7 @@ mod tests {
             output_tokens: output,
             cache_creation_input_tokens: write,
             cache_read_input_tokens: read,
+            web_search_requests: 0,
         }
     }
 

@@ -234,6 +234,7 @@ impl Answer {
                 self.usage.cache_read_input_tokens,
                 turn.usage.cache_read_input_tokens,
             ),
+            web_search_requests: 0,
         };
         let calls = self.blocks.iter().any(|b| b.kind() == BlockKind::ToolUse);
         let stop = match self.stop {

@@ -209,7 +209,7 @@ impl<'a> Facts<'a> {
                 };
                 about().find(|(_, parsed)| fits(parsed)).map(|(rule, _)| by(rule))
             }
-            Target::Named | Target::Nothing => about()
+            Target::Search(_) | Target::Named | Target::Nothing => about()
                 .find(|(_, parsed)| matches!(parsed.pattern_ref(), Pattern::Any))
                 .map(|(rule, _)| by(rule)),
         }
@@ -243,9 +243,12 @@ impl<'a> Facts<'a> {
     /// Whether the call changes nothing; the error says what it would do.
     pub(super) fn read_only(&self) -> Result<(), String> {
         match &self.query.access.target {
-            Target::Nothing | Target::Read(_) | Target::Fetch(_) | Target::Agent(_) | Target::Message(_) => {
-                Ok(())
-            }
+            Target::Nothing
+            | Target::Read(_)
+            | Target::Fetch(_)
+            | Target::Search(_)
+            | Target::Agent(_)
+            | Target::Message(_) => Ok(()),
             Target::Edit(_) => Err(format!("{} edits files", self.query.access.tool)),
             Target::Named => Err(format!("{} is not known to be read-only", self.query.access.tool)),
             Target::Command(_) => match &self.script {
@@ -295,6 +298,7 @@ impl<'a> Facts<'a> {
                 Err(why) => Err(asks(format!("the command asks: {why}"))),
             },
             Target::Fetch(_) => Err(asks("reaching the network asks".to_owned())),
+            Target::Search(_) => Err(asks("searching the web asks".to_owned())),
             Target::Named => Err(asks(format!("{} asks", self.query.access.tool))),
         }
     }

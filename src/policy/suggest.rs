@@ -106,7 +106,7 @@ pub(super) fn suggestions(
         }
         Target::Fetch(url) => host(url).iter().map(|host| format!("WebFetch(domain:{host})")).collect(),
         Target::Agent(name) | Target::Message(name) => vec![format!("{tool}({name})")],
-        Target::Named => vec![tool.clone()],
+        Target::Search(_) | Target::Named => vec![tool.clone()],
         Target::Nothing => Vec::new(),
     };
     let mut out: Vec<Suggestion> = Vec::new();

@@ -26,6 +26,8 @@ pub enum Target {
     Command(String),
     /// An address on the network.
     Fetch(String),
+    /// A search of the web for this.
+    Search(String),
     /// An agent of this type is started.
     Agent(String),
     /// Mail to this agent.
@@ -42,6 +44,7 @@ impl Target {
             Self::Nothing
             | Self::Command(_)
             | Self::Fetch(_)
+            | Self::Search(_)
             | Self::Agent(_)
             | Self::Message(_)
             | Self::Named => &[],

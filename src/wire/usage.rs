@@ -17,6 +17,13 @@ pub struct Usage {
     /// Input read from the prompt cache.
     #[serde(deserialize_with = "null_is_zero")]
     pub cache_read_input_tokens: u64,
+    /// Searches of the web that the provider made and bills; no tokens.
+    #[serde(deserialize_with = "null_is_zero", skip_serializing_if = "is_zero")]
+    pub web_search_requests: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn null_is_zero<'de, D: serde::Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
@@ -43,6 +50,7 @@ impl AddAssign for Usage {
         self.output_tokens += other.output_tokens;
         self.cache_creation_input_tokens += other.cache_creation_input_tokens;
         self.cache_read_input_tokens += other.cache_read_input_tokens;
+        self.web_search_requests += other.web_search_requests;
     }
 }
 
@@ -54,6 +62,7 @@ impl SubAssign for Usage {
         less(&mut self.output_tokens, other.output_tokens);
         less(&mut self.cache_creation_input_tokens, other.cache_creation_input_tokens);
         less(&mut self.cache_read_input_tokens, other.cache_read_input_tokens);
+        less(&mut self.web_search_requests, other.web_search_requests);
     }
 }
 

@@ -63,6 +63,7 @@ impl Tokens {
             output_tokens: if beside { answer + reasoning } else { answer },
             cache_creation_input_tokens: written,
             cache_read_input_tokens: cached,
+            web_search_requests: 0,
         }
     }
 }

@@ -56,6 +56,7 @@ impl PromptCache {
             output_tokens: 0,
             cache_creation_input_tokens: written.saturating_sub(read),
             cache_read_input_tokens: read,
+            web_search_requests: 0,
         }
     }
 }

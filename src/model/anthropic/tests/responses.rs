@@ -115,7 +115,8 @@ async fn a_response_is_put_together_from_its_pieces() {
                 input_tokens: 10,
                 output_tokens: 42,
                 cache_creation_input_tokens: 3,
-                cache_read_input_tokens: 7
+                cache_read_input_tokens: 7,
+                web_search_requests: 0,
             }
         );
         assert!(answer.malformed.is_empty());

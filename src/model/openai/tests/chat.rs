@@ -70,7 +70,8 @@ async fn a_response_is_put_together_from_its_pieces() {
                 input_tokens: 36,
                 output_tokens: 20,
                 cache_creation_input_tokens: 0,
-                cache_read_input_tokens: 64
+                cache_read_input_tokens: 64,
+                web_search_requests: 0,
             }
         );
         assert!(answer.malformed.is_empty());

@@ -94,7 +94,8 @@ async fn a_response_is_put_together_from_its_items() {
                 input_tokens: 10,
                 output_tokens: 20,
                 cache_creation_input_tokens: 30,
-                cache_read_input_tokens: 60
+                cache_read_input_tokens: 60,
+                web_search_requests: 0,
             }
         );
         assert_eq!(heard.text(), "Hello wörld");
