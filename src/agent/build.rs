@@ -12,6 +12,7 @@ use super::ports::{Mailbox, PermissionBroker};
 use super::prefix_file::{self, Fresh};
 use super::restore::{self, Restored};
 use super::runtime::{Model, Runtime};
+use super::todos::Todos;
 use super::transcript::{NewLine, RUN_STARTED, Transcript};
 use super::turn::Agent;
 use crate::model::provider::ToolDeclaration;
@@ -102,6 +103,7 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
         broker: plan.broker,
         files: Arc::new(FileCache::default()),
         shells: Arc::new(Shells::default()),
+        todos: Todos::default(),
         place: Place::of(plan.slot),
         runtime: Arc::clone(runtime),
         tool_names: OnceLock::new(),
@@ -162,8 +164,10 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
         unanswered,
         open_calls,
         usage: before,
+        todos,
         ..
     } = restored;
+    core.todos.set(todos.list());
     let mut used = (Usage::default(), Money::default());
     for (model, usage) in &before {
         used.0 += *usage;

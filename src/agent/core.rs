@@ -5,6 +5,7 @@ use super::limits::Place;
 use super::permissions::Permissions;
 use super::ports::PermissionBroker;
 use super::runtime::{Model, Runtime};
+use super::todos::Todos;
 use crate::tools::file_cache::FileCache;
 use crate::tools::shells::Shells;
 use crate::wire::definition::AgentDefinition;
@@ -26,6 +27,8 @@ pub struct AgentCore {
     pub files: Arc<FileCache>,
     /// What its commands have left running.
     pub shells: Arc<Shells>,
+    /// What it wants to do.
+    pub todos: Todos,
     /// Its place among the running agents.
     pub place: Place,
     /// All that agents of this process share.

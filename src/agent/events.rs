@@ -5,6 +5,7 @@ use crate::model::provider::Delta;
 use crate::wire::block::ChatMessage;
 use crate::wire::ids::LineId;
 use crate::wire::mail::Claimed;
+use crate::wire::todo::Todo;
 use crate::wire::usage::{Money, Usage};
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ pub enum AgentEvent {
         /// The first line of the result.
         head: String,
     },
+    /// Its list of things to do was replaced by this one.
+    Todos(Arc<[Todo]>),
     /// A call waits for a person, or no longer does.
     Waiting(bool),
     /// Mail was put into the conversation.

@@ -23,5 +23,6 @@ pub mod restore;
 pub mod runtime;
 pub mod subagent;
 pub mod tally;
+pub mod todos;
 pub mod transcript;
 pub mod turn;

@@ -8,6 +8,7 @@ use super::events::AgentEvent;
 use super::ports::{Answer, AskRequest, GateVerdict};
 use super::resolve::resolve_access;
 use super::tally::Denial;
+use super::todos;
 use crate::policy::decide::Verdict;
 use crate::tools::cap;
 use crate::tools::context::{ProgressSink, ToolContext};
@@ -305,6 +306,7 @@ fn tool_context(
         closed: core.permissions.closed.clone().into(),
         approved: approved.into(),
         output_dir: core.permissions.own_output.clone(),
+        todos: Arc::new(todos::Own(Arc::clone(core))),
         progress: Arc::new(Progress { core: Arc::clone(core), id: id.to_owned() }),
     }
 }

@@ -4,6 +4,7 @@
 //! thinking without text or calls, blank assistant messages, calls that never got a result. Nothing
 //! in the file is changed.
 
+use super::todos::Replay;
 use super::transcript::RUN_STARTED;
 use crate::store::error::StoreError;
 use crate::store::transcript;
@@ -26,6 +27,8 @@ pub struct Restored {
     /// Tokens of all responses, by the model of the run that they belong to (`provider:name`, empty when
     /// the file does not say).
     pub usage: BTreeMap<String, Usage>,
+    /// The list of things to do.
+    pub(super) todos: Replay,
     /// The model of the run that is being read.
     model: String,
     /// What was wrong with the file.
@@ -72,6 +75,7 @@ fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)
         *restored.usage.entry(restored.model.clone()).or_default() += usage;
     }
     let blocks: Vec<Block> = message.content.into_iter().map(|b| b.0).collect();
+    blocks.iter().for_each(|block| restored.todos.take(block));
     if let Some((named_by, ids)) = announced.take()
         && line.kind == LineType::User
         && line.parent_uuid.as_ref() == Some(&named_by)

@@ -26,6 +26,7 @@ pub mod stdin;
 pub mod table;
 pub mod teams;
 pub mod text;
+mod todos;
 pub mod view;
 pub mod words;
 

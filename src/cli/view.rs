@@ -3,10 +3,11 @@
 //! Owns the words and colours; where the lines go is the sink's business. Whatever agents wrote is
 //! made harmless before it is shown.
 
-use super::text;
+use super::{text, todos};
 use crate::agent::context::{AgentContext, Tier};
 use crate::agent::events::{AgentEvent, Observer};
 use crate::model::provider::Delta;
+use crate::tools::todo_write;
 use crate::wire::block::{ChatMessage, Role};
 use crate::wire::mail::{Claimed, Origin};
 use crate::wire::worker::WorkerSpec;
@@ -58,6 +59,9 @@ pub fn lines(agent: &AgentContext, event: &AgentEvent, beside: Beside) -> Vec<St
     let told = beside == Beside::Log;
     match event {
         AgentEvent::Message { message, .. } if message.role == Role::Assistant => said(message),
+        AgentEvent::Todos(todos) => todos::lines(todos),
+        // The list itself says it.
+        AgentEvent::ToolStarted { tool, .. } if tool == todo_write::NAME => Vec::new(),
         AgentEvent::ToolStarted { summary, .. } => vec![format!("{dim}·{dim:#} {}", head(summary))],
         AgentEvent::ToolEnded { is_error: true, head: text, .. } => {
             vec![format!("{warn}! {}{warn:#}", head(text))]

@@ -2,6 +2,7 @@
 
 use super::file_cache::FileCache;
 use super::shells::Shells;
+use crate::wire::todo::Todo;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,12 @@ use tokio_util::sync::CancellationToken;
 pub trait ProgressSink: Send + Sync {
     /// The last line of output, or a few words.
     fn progress(&self, text: &str);
+}
+
+/// The calling agent's list of things to do.
+pub trait TodoList: Send + Sync {
+    /// Puts a whole list in the place of the one before.
+    fn replace(&self, todos: Vec<Todo>);
 }
 
 /// The surroundings of one call.
@@ -37,6 +44,8 @@ pub struct ToolContext {
     /// Where the whole of an output goes that is too long for the history; readable although it lies
     /// in a closed directory. Without links in it.
     pub output_dir: PathBuf,
+    /// The agent's list of things to do.
+    pub todos: Arc<dyn TodoList>,
     /// Where progress goes.
     pub progress: Arc<dyn ProgressSink>,
 }

@@ -23,6 +23,7 @@ mod search;
 pub mod set;
 pub mod shells;
 mod spool;
+pub mod todo_write;
 pub mod tool;
 mod work;
 pub mod write;
@@ -39,6 +40,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(glob::Glob),
         Arc::new(grep::Grep),
         Arc::new(bash::Bash),
+        Arc::new(todo_write::TodoWrite),
     ]
 }
 

@@ -21,6 +21,7 @@ pub mod run;
 pub mod settings;
 pub mod team;
 pub mod time;
+pub mod todo;
 pub mod transcript;
 pub mod usage;
 pub mod worker;

@@ -3,11 +3,12 @@
 use crate::support::*;
 use festoon::os::process;
 use festoon::tools::bash::Bash;
-use festoon::tools::context::{ProgressSink, ToolContext};
+use festoon::tools::context::{ProgressSink, TodoList, ToolContext};
 use festoon::tools::file_cache::FileCache;
 use festoon::tools::shells::Shells;
 use festoon::tools::tool::{Tool, ToolCall, ToolContent};
 use festoon::wire::limits::TOOL_RESULT_CHARS;
+use festoon::wire::todo::Todo;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -20,6 +21,10 @@ impl ProgressSink for Seen {
     fn progress(&self, text: &str) {
         self.0.lock().expect("lock").push(text.to_owned());
     }
+}
+
+impl TodoList for Seen {
+    fn replace(&self, _: Vec<Todo>) {}
 }
 
 struct Agent {
@@ -43,6 +48,7 @@ impl Agent {
             environment: Arc::new(environment(&mark)),
             closed: Arc::from([]),
             output_dir: temp.path().join("output"),
+            todos: Arc::clone(&seen) as Arc<dyn TodoList>,
             progress: Arc::clone(&seen) as Arc<dyn ProgressSink>,
         };
         Self { temp, mark, seen, ctx }

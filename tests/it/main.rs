@@ -21,4 +21,5 @@ mod subagents;
 mod support;
 mod surroundings;
 mod teammates;
+mod todos;
 mod tools;

@@ -130,6 +130,9 @@ impl Observer for Lines {
                 "type": "system", "subtype": "retry", "session_id": agent.session, "agent_id": agent.id,
                 "attempt": attempt, "of": of, "after_ms": u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
                 "why": why }),
+            AgentEvent::Todos(todos) => json!({
+                "type": "system", "subtype": "todos", "session_id": agent.session, "agent_id": agent.id,
+                "parent_tool_use_id": agent.parent_tool_use_id, "todos": todos }),
             AgentEvent::Notice(text) => json!({
                 "type": "system", "subtype": "notice", "session_id": agent.session, "agent_id": agent.id,
                 "text": text }),

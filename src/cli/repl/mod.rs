@@ -20,6 +20,7 @@ use super::headless::{ask_policy, turn_error};
 use super::output::result::worst;
 use super::setup::Setup;
 use super::signals;
+use super::todos;
 use super::view::LineSink;
 use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
@@ -112,6 +113,10 @@ impl Repl {
             self.desk.say(&format!("festoon {} · {} · /help", env!("CARGO_PKG_VERSION"), core.model.full));
             self.desk.say(&core.context.cwd.display().to_string());
             self.desk.say(&format!("teammates run {}: {}", session.backend.as_str(), session.backend_reason));
+        }
+        let todos = session.lead.agent.core().todos.current();
+        if !todos.is_empty() {
+            self.desk.printer().lines(&todos::lines(&todos));
         }
         session.warnings.iter().chain(&session.taken_over).for_each(|line| self.desk.warn(line));
     }

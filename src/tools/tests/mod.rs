@@ -3,13 +3,15 @@
 mod change;
 mod find;
 mod read;
+mod schemas;
 
 use crate::os::file::resolve;
-use crate::tools::context::{ProgressSink, ToolContext};
+use crate::tools::context::{ProgressSink, TodoList, ToolContext};
 use crate::tools::file_cache::FileCache;
 use crate::tools::schema;
 use crate::tools::shells::Shells;
 use crate::tools::tool::{Tool, ToolCall, ToolContent, ToolOutput};
+use crate::wire::todo::Todo;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,6 +22,10 @@ use tokio_util::sync::CancellationToken;
 struct Nowhere;
 impl ProgressSink for Nowhere {
     fn progress(&self, _: &str) {}
+}
+
+impl TodoList for Nowhere {
+    fn replace(&self, _: Vec<Todo>) {}
 }
 
 /// A directory to work in and one that is closed, which holds the output directory.
@@ -49,6 +55,7 @@ impl Place {
             closed: vec![closed.clone()].into(),
             approved: Arc::new([]),
             output_dir,
+            todos: Arc::new(Nowhere),
             progress: Arc::new(Nowhere),
         };
         Self { _temp: temp, dir, closed, ctx }
