@@ -284,7 +284,7 @@ fn nothing_is_there_and_nothing_is_made_by_looking() {
             "state": home, "config": home, "settings": home.join("settings.json"), "agents": home.join("agents"),
             "teams": home.join("teams"), "projects": home.join("projects"),
             "project": home.join("projects").join(project),
-            "worktrees": home.join("worktrees"), "logs": home.join("logs"),
+            "worktrees": home.join("worktrees"), "logs": home.join("logs"), "trust": home.join("trust.json"),
         })
     );
     let sent = place.run(&["send", "anna", "hello", "--json"]);

@@ -728,3 +728,54 @@ fn a_low_terminal_gets_lines_alone() {
     assert!(screen.contains("the curtain rises\n") && screen.contains("team-lead all done\n"), "{screen}");
     assert!(!screen.contains("────"), "{screen}");
 }
+
+#[test]
+fn what_a_project_brings_is_shown_and_asked_about_once() {
+    let place = Place::new(
+        r#"
+        [[rule]]
+        times = "always"
+        reply = [{ text = "Hello." }]
+        "#,
+    );
+    fs::create_dir_all(place.path("project/.festoon")).expect("dir");
+    let settings = r#"{"env":{"FROM_PROJECT":"yes"},"permissions":{"defaultMode":"bypassPermissions"}}"#;
+    fs::write(place.path("project/.festoon/settings.json"), settings).expect("settings");
+    let root = place.path("project").canonicalize().expect("path").display().to_string();
+
+    let stranger = Terminal::repl(&place, &["hello"], (200, 40), &[]);
+    let asked = stranger.shows("y yes, n not now");
+    assert!(asked.contains(&format!("You have not said yet whether you trust {root}.")), "{asked}");
+    assert!(asked.contains("      FROM_PROJECT = yes"), "{asked}");
+    assert!(!asked.contains("Hello."), "nothing runs before the answer: {asked}");
+    stranger.line("maybe");
+    stranger.shows("y or n?");
+    stranger.line("n");
+    let screen =
+        stranger.until("an answer in mode default", |s| s.contains("Hello.") && s.contains("· default ·"));
+    assert!(screen.contains("is not trusted, so this was skipped"), "{screen}");
+    stranger.line("/quit");
+    stranger.ended(0);
+
+    let friend = Terminal::repl(&place, &["hello"], (200, 40), &[]);
+    friend.shows("y yes, n not now");
+    friend.line("y");
+    friend.shows("· bypassPermissions ·");
+    friend.line("/quit");
+    friend.ended(0);
+
+    let later = Terminal::repl(&place, &["hello"], (200, 40), &[]);
+    let screen = later.shows("· bypassPermissions ·");
+    assert!(!screen.contains("whether you trust"), "{screen}");
+    later.line("/quit");
+    later.ended(0);
+
+    let leaver = Place::new("");
+    fs::create_dir_all(leaver.path("project/.festoon")).expect("dir");
+    fs::write(leaver.path("project/.festoon/settings.json"), settings).expect("settings");
+    let left = Terminal::repl(&leaver, &["hello"], (200, 40), &[]);
+    left.shows("y yes, n not now");
+    left.key("C-c");
+    left.ended(0);
+    assert_eq!(leaver.team_names(), []);
+}

@@ -1,7 +1,6 @@
 //! The command line: what can be written, and what it means before anything is looked up.
 
 use super::commands::Command;
-use super::settings::Trust;
 use clap::{Args, Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -88,7 +87,7 @@ pub struct Shared {
     /// A settings file, or settings as JSON text.
     #[arg(long, global = true, value_name = "FILE|JSON")]
     pub settings: Option<String>,
-    /// Takes all that this project's settings files set; else they only restrict.
+    /// Trusts this directory for this run: hooks, MCP servers, and all that its settings files set.
     #[arg(long, global = true)]
     pub trust: bool,
     /// Names the session; must be new. Letters, digits, `.`, `_` and `-`.
@@ -118,13 +117,6 @@ pub struct Shared {
     /// Shows more of what happens.
     #[arg(long, global = true, help_heading = None::<&str>)]
     pub verbose: bool,
-}
-
-impl Shared {
-    /// How much of the project's settings counts.
-    pub fn trusts(&self) -> Trust {
-        if self.trust { Trust::Full } else { Trust::None }
-    }
 }
 
 /// Characters of a session's name that a person chooses.

@@ -5,6 +5,7 @@
 use super::error::CliError;
 use super::setup::{Setup, no_model};
 use super::spent::Before;
+use super::trust::{self, Trust};
 use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, Tier, spawn_in};
 use crate::agent::definition_sources::{Discovery, discover};
@@ -296,7 +297,8 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let full = plan.model.to_string();
     Connections::new(setup.connect_options()).get(&plan.model).map_err(no_model)?;
     let mode = permission_mode(setup, plan.default_mode)?;
-    let discovery = discover(&setup.paths.user_agents(), &setup.cwd, setup.shared.agents.as_deref());
+    let mut discovery = discover(&setup.paths.user_agents(), &setup.cwd, setup.shared.agents.as_deref());
+    drop(trust::restrict(&mut discovery, setup.trust)); // named with all else that is withheld
     if let Some(why) = discovery.errors.iter().find(|e| e.starts_with("--agents: ")) {
         return Err(CliError::usage(
             why.clone(),
@@ -428,6 +430,7 @@ async fn assemble(
                 retry: setup.loaded.settings.retry.clone(),
                 settings: setup.loaded.settings.clone(),
                 environment: setup.environment.all().clone(),
+                trusted: setup.trust == Trust::Full,
             },
             shutdown: setup.loaded.settings.shutdown.clone(),
         },
@@ -469,6 +472,7 @@ async fn assemble(
     drop(spawn_in(&context, Arc::clone(&reporter).flush(stop.clone())));
     let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, &stop);
     let mut warnings = setup.loaded.warnings.clone();
+    warnings.extend(trust::warning(&setup.cwd, &setup.withheld()));
     warnings.extend(discovery.errors.into_iter().chain(discovery.warnings));
     warnings.extend(built.notices);
     let taken_over = if takes_over { lead.supervisor.take_over(&runtime).await } else { Vec::new() };
@@ -636,7 +640,8 @@ pub async fn worker(
     all.extend(observers);
     let kit = Arc::new(Kit::new(tools::all()));
     // A kind that only this session knows was resolved by the leader before it got here.
-    let discovery = discover(&setup.paths.user_agents(), &setup.cwd, None);
+    let mut discovery = discover(&setup.paths.user_agents(), &setup.cwd, None);
+    drop(trust::restrict(&mut discovery, setup.trust)); // the leader has named it
     let runtime = make_runtime(
         setup,
         kit,

@@ -27,6 +27,7 @@ pub mod table;
 pub mod teams;
 pub mod text;
 mod todos;
+pub mod trust;
 pub mod view;
 pub mod words;
 

@@ -1,12 +1,13 @@
 //! Settings files: found, checked one by one, merged by precedence (contract §14).
 //!
 //! A wrong type or value is an error that names file and key; an unknown key is a warning that does.
-//! What a project's files may not set without trust ([`guard`]) is a warning too.
+//! What a project's files may not set without trust ([`guard`]) is left out and named.
 
 mod guard;
 pub mod schema;
 
 use super::error::CliError;
+use super::trust::{Trust, Withheld};
 use crate::store::atomic;
 use crate::store::paths::Paths;
 use crate::wire::error::ExitKind;
@@ -24,15 +25,8 @@ pub struct Loaded {
     pub rules: Vec<Rule>,
     /// Unknown keys.
     pub warnings: Vec<String>,
-}
-
-/// How much of a project's files counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trust {
-    /// All of it (`--trust`).
-    Full,
-    /// What a stranger may set.
-    None,
+    /// What the project's files set and may not without trust.
+    pub withheld: Vec<Withheld>,
 }
 
 /// Loads the user's, the project's, the local settings and those of `--settings`, lowest first.
@@ -84,13 +78,7 @@ fn take(
     check(name, text, &mut loaded.warnings)?;
     let mut map: Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(name, &e.to_string()))?;
     if trust == Trust::None {
-        let ignored = guard::restrict(&mut map);
-        if !ignored.is_empty() {
-            loaded.warnings.push(format!(
-                "{name}: ignored, since a project may not set it for you: {}; --trust takes it",
-                ignored.join(", ")
-            ));
-        }
+        loaded.withheld.extend(guard::restrict(name, &mut map));
     }
     for (behavior, key) in [(Behavior::Allow, "allow"), (Behavior::Ask, "ask"), (Behavior::Deny, "deny")] {
         let rules = map.get("permissions").and_then(|p| p.get(key)).and_then(Value::as_array);
@@ -220,12 +208,10 @@ mod tests {
             ("Read(.env)", RuleSource::Project),
         ];
         assert_eq!(rules(&loaded), kept);
-        let warned = format!(
-            "{}: ignored, since a project may not set it for you: env, providers, permissions.defaultMode; --trust \
-             takes it",
-            place.cwd.join(".festoon/settings.json").display()
-        );
-        assert_eq!(loaded.warnings, [warned]);
+        let file = place.cwd.join(".festoon/settings.json").display().to_string();
+        let withheld: Vec<_> = loaded.withheld.iter().map(|w| (w.place.as_str(), w.what.as_str())).collect();
+        let wanted = ["env", "providers", "permissions.defaultMode"].map(|key| (file.as_str(), key));
+        assert_eq!((withheld, loaded.warnings), (wanted.to_vec(), vec![]));
 
         let trusted = place.load(Trust::Full).expect("loads");
         assert_eq!(base(&trusted).as_deref(), Some("http://evil"));

@@ -5,6 +5,8 @@ use super::environment::{Environment, OF_MODELS};
 use super::error::CliError;
 use super::logging;
 use super::settings::{self, Loaded};
+use super::trust::{self, Trust, Withheld};
+use crate::agent::definition_sources::discover;
 use crate::agent::disk::Disk;
 use crate::model::connect::ConnectOptions;
 use crate::model::http::HttpClient;
@@ -17,7 +19,7 @@ use crate::team::session::TeamTitle;
 use crate::wire::definition::AgentDefinition;
 use crate::wire::error::ExitKind;
 use crate::wire::settings::Durability;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The team of a blueprint, for the session that is to lead it.
 #[derive(Debug, Clone)]
@@ -31,6 +33,7 @@ pub struct Crew {
 }
 
 /// The start of a command.
+#[derive(Clone)]
 pub struct Setup {
     /// The environment.
     pub environment: Environment,
@@ -42,6 +45,8 @@ pub struct Setup {
     pub cwd: PathBuf,
     /// Settings and rules.
     pub loaded: Loaded,
+    /// How much of what the project brings counts.
+    pub trust: Trust,
     /// The flags.
     pub shared: Shared,
     /// The team that a blueprint asks for.
@@ -63,12 +68,25 @@ impl Setup {
         environment.check(&[HOME_VARIABLE, "FESTOON_LOG"])?;
         let paths = Paths::resolve(&|key| environment.get_os(key))?;
         logging::start(&paths.logs(), environment.get("FESTOON_LOG"))?;
-        let mut loaded = settings::load(&paths, &cwd, shared.settings.as_deref(), shared.trusts())?;
-        let limits = &mut loaded.settings.limits;
-        limits.max_depth = shared.max_depth.or(limits.max_depth);
-        limits.max_agents = shared.max_agents.or(limits.max_agents);
-        limits.max_agents_total = shared.max_agents_total.or(limits.max_agents_total);
-        Ok(Self { environment, paths, disk: Disk::start()?, cwd, loaded, shared, crew: None })
+        let (trust, unread) = trust::of(&paths, &cwd, shared.trust);
+        let mut loaded = load(&paths, &cwd, &shared, trust)?;
+        loaded.warnings.extend(unread);
+        Ok(Self { environment, paths, disk: Disk::start()?, cwd, loaded, trust, shared, crew: None })
+    }
+
+    /// The same with all that the project brings.
+    pub fn trusting(&self) -> Result<Self, CliError> {
+        let loaded = load(&self.paths, &self.cwd, &self.shared, Trust::Full)?;
+        Ok(Self { loaded, trust: Trust::Full, ..self.clone() })
+    }
+
+    /// What the project brings and is withheld.
+    pub fn withheld(&self) -> Vec<Withheld> {
+        let mut withheld = self.loaded.withheld.clone();
+        withheld.extend(trust::servers(&self.cwd, self.trust));
+        let mut found = discover(&self.paths.user_agents(), &self.cwd, None);
+        withheld.extend(trust::restrict(&mut found, self.trust));
+        withheld
     }
 
     /// The same for a command that starts agents. What they are told about their places is JSON, so
@@ -130,6 +148,16 @@ impl Setup {
             gates: Gates::default(),
         }
     }
+}
+
+/// The settings with the limits of the command line.
+fn load(paths: &Paths, cwd: &Path, shared: &Shared, trust: Trust) -> Result<Loaded, CliError> {
+    let mut loaded = settings::load(paths, cwd, shared.settings.as_deref(), trust)?;
+    let limits = &mut loaded.settings.limits;
+    limits.max_depth = shared.max_depth.or(limits.max_depth);
+    limits.max_agents = shared.max_agents.or(limits.max_agents);
+    limits.max_agents_total = shared.max_agents_total.or(limits.max_agents_total);
+    Ok(loaded)
 }
 
 /// The variables that count when the command line names this model. A script needs none.

@@ -51,6 +51,7 @@ pub(crate) fn spec(name: &str, team: &str, cwd: &Path) -> WorkerSpec {
         asks: AskPolicy::Wait,
         retry: RetrySettings::default(),
         settings: Settings::default(),
+        trusted: false,
         environment: BTreeMap::new(),
     }
 }

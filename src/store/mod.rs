@@ -26,4 +26,5 @@ pub mod spec;
 #[cfg(test)]
 mod tests;
 pub mod transcript;
+pub mod trust;
 pub mod watch;

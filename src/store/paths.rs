@@ -79,6 +79,10 @@ impl Paths {
     pub fn history(&self) -> PathBuf {
         self.state_root().join("history.jsonl")
     }
+    /// The directories that a person trusts.
+    pub fn trust(&self) -> PathBuf {
+        self.state_root().join("trust.json")
+    }
     /// All teams.
     pub fn teams(&self) -> PathBuf {
         self.0.state.join("teams")
@@ -117,12 +121,13 @@ impl Paths {
             ("project", self.project(cwd).dir().to_owned()),
             ("worktrees", self.0.worktrees.clone()),
             ("logs", self.logs()),
+            ("trust", self.trust()),
         ]
     }
 
     /// What no agent's tools may enter.
     pub fn closed(&self) -> Vec<PathBuf> {
-        vec![self.teams(), self.projects()]
+        vec![self.teams(), self.projects(), self.trust()]
     }
 
     /// Makes the state root with what stands directly below it, 0700. Refuses a link in its place,

@@ -626,6 +626,7 @@ fn a_spec_loses_its_secrets_and_nothing_else() {
         asks: AskPolicy::Wait,
         retry: RetrySettings::default(),
         settings: Settings::default(),
+        trusted: true,
         environment: BTreeMap::from([("KEY".to_owned(), "secret-value".to_owned())]),
     };
     let path = spec::write_spec(&team.team, &written).expect("writes");

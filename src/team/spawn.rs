@@ -55,6 +55,8 @@ pub struct SpawnDefaults {
     pub settings: Settings,
     /// The leader's environment, for workers of their own process.
     pub environment: BTreeMap<String, String>,
+    /// Whether the leader's project is trusted.
+    pub trusted: bool,
 }
 
 /// A teammate as it will be started.
@@ -140,6 +142,7 @@ pub fn resolve(
         asks: defaults.asks,
         retry: defaults.retry.clone(),
         settings: defaults.settings.clone(),
+        trusted: defaults.trusted,
         environment: match defaults.backend {
             // It shares the leader's process, and keys belong into no file that nobody empties.
             BackendType::InProcess => BTreeMap::new(),

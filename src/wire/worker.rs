@@ -72,6 +72,9 @@ pub struct WorkerSpec {
     pub retry: RetrySettings,
     /// The settings it works under, as the leader resolved them.
     pub settings: Settings,
+    /// Whether the leader's project is trusted: hooks, servers and definitions that bring either.
+    #[serde(default)]
+    pub trusted: bool,
     /// The leader's environment; holds keys, so it leaves the file once read.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,

@@ -23,3 +23,4 @@ mod surroundings;
 mod teammates;
 mod todos;
 mod tools;
+mod trust;

@@ -132,7 +132,7 @@ fn the_mode_of_the_settings_counts_and_the_flag_wins() {
     let free = r#"{"permissions":{"defaultMode":"bypassPermissions"}}"#;
     let tried = attempt(&[], Some(free));
     tried.expect(5, &["write", "touch"]);
-    assert!(tried.done.stderr.contains("a project may not set it for you: permissions.defaultMode"));
+    assert!(tried.done.stderr.contains("settings.json: permissions.defaultMode;"));
     attempt(&["--trust"], Some(free)).expect(0, &[]);
 }
 

@@ -3,13 +3,16 @@
 //! Looks, and tries what can be tried without a trace; no network call, no model request, no file
 //! that stays.
 
+use crate::agent::definition_sources::discover;
 use crate::cli::args::Shared;
 use crate::cli::environment::{Environment, TOOL_MARK};
 use crate::cli::error::CliError;
 use crate::cli::out::Out;
+use crate::cli::settings::{self, Loaded};
 use crate::cli::setup::{asked_of_the_environment, no_model};
 use crate::cli::teams::{self, Desk};
-use crate::cli::{settings, table, text, words};
+use crate::cli::trust::{self, Trust};
+use crate::cli::{table, text, words};
 use crate::exec::tmux;
 use crate::model::connect::{ConnectOptions, Connections};
 use crate::model::registry::choose;
@@ -232,7 +235,8 @@ fn writable(dir: &Path) -> std::io::Result<()> {
 
 /// Settings and model, without asking anybody.
 fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> Vec<Check> {
-    let loaded = match settings::load(&desk.paths, cwd, shared.settings.as_deref(), shared.trusts()) {
+    let (trust, unread) = trust::of(&desk.paths, cwd, shared.trust);
+    let loaded = match settings::load(&desk.paths, cwd, shared.settings.as_deref(), trust) {
         Ok(loaded) => loaded,
         Err(error) => return vec![Check::error("settings", error)],
     };
@@ -244,6 +248,10 @@ fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> Vec<Check> {
     if checks.is_empty() {
         checks.push(Check::ok("settings", "they can be read"));
     }
+    checks.extend(
+        unread.map(|why| Check::problem("trust", why, "mend the file, or remove it: you are asked again")),
+    );
+    checks.extend(trusted(desk, cwd, trust, &loaded));
     let options = ConnectOptions {
         env: desk.environment.all().clone(),
         providers: loaded.settings.providers.clone(),
@@ -266,6 +274,23 @@ fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> Vec<Check> {
         }
     });
     checks
+}
+
+/// Whether the directory is trusted, and what is skipped if not.
+fn trusted(desk: &Desk, cwd: &Path, trust: Trust, loaded: &Loaded) -> Option<Check> {
+    let mut found = discover(&desk.paths.user_agents(), cwd, None);
+    let mut withheld = loaded.withheld.clone();
+    withheld.extend(trust::servers(cwd, trust));
+    withheld.extend(trust::restrict(&mut found, trust));
+    match (trust, trust::skipped(&withheld)) {
+        (Trust::Full, _) => Some(Check::ok("trust", format!("{} is trusted", cwd.display()))),
+        (Trust::None, None) => None,
+        (Trust::None, Some(skipped)) => Some(Check::note(
+            "trust",
+            format!("{} is not trusted, so this is skipped: {skipped}", cwd.display()),
+            "`festoon` at a terminal asks once; --trust takes it for one run",
+        )),
+    }
 }
 
 async fn git(environment: &Environment, cwd: &Path) -> Check {

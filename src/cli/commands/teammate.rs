@@ -10,6 +10,7 @@ use crate::cli::error::CliError;
 use crate::cli::out::Printing;
 use crate::cli::setup::Setup;
 use crate::cli::signals::{self, Signalled};
+use crate::cli::trust;
 use crate::cli::view::View;
 use crate::exec::tmux;
 use crate::os::replace;
@@ -106,6 +107,7 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
         ));
     }
     setup.loaded.settings = spec.settings.clone();
+    setup.trust = trust::of_worker(&setup.paths, &spec);
     setup.loaded.settings.retry = spec.retry.clone();
     let team = spec.team.clone();
     let printing = Printing::start()?;

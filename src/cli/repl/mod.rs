@@ -12,6 +12,7 @@ pub mod leave;
 pub mod printer;
 pub mod render;
 pub mod slash;
+pub mod trust;
 
 use super::compose::{LeadPlan, Session, lead};
 use super::error::CliError;
@@ -26,7 +27,8 @@ use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
 use crate::agent::first::user_message;
 use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
-use crate::store::clock;
+use crate::os::guard;
+use crate::store::{self, clock};
 use crate::team::lead::Settled;
 use crate::wire::error::ExitKind;
 use crate::wire::event::{Event, EventKind};
@@ -39,8 +41,10 @@ use desk::{Desk, Lead, Step};
 use leave::{By, Leave, Teammates};
 use printer::Printer;
 use render::Render;
+use std::io::IsTerminal;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use trust::Said;
 
 /// Runs a session until the person leaves, or the input ends. `resume` names one to go on with.
 pub async fn run(
@@ -49,10 +53,25 @@ pub async fn run(
     resume: Option<SessionId>,
 ) -> Result<Option<ExitKind>, CliError> {
     let since = clock::now();
-    let model = setup.model().await?;
     // Before the line editor, which puts its own handler above ours while it reads.
-    let signals = signals::listen()?;
-    let console = Console::open(&setup.paths)?;
+    let mut signals = signals::listen()?;
+    let withheld = if guard::is_below_guard() { Vec::new() } else { setup.withheld() };
+    let mut opened = None;
+    let mut trusted = None;
+    if std::io::stdin().is_terminal() && !withheld.is_empty() {
+        let console = opened.insert(Console::open(&setup.paths)?);
+        match trust::ask(console, &mut signals, &setup.cwd, &withheld).await {
+            Said::Yes => trusted = Some(remembered(setup, console)?),
+            Said::No => {}
+            Said::Leave(by) => return Ok((by == By::Signal).then_some(ExitKind::Interrupted)),
+        }
+    }
+    let setup = trusted.as_ref().unwrap_or(setup);
+    let model = setup.model().await?;
+    let console = match opened {
+        Some(console) => console,
+        None => Console::open(&setup.paths)?,
+    };
     let asks = if console.kind == Kind::Piped { ask_policy(setup) } else { AskPolicy::Wait };
     let printer = console.printer.clone();
     let render: Arc<dyn Observer> = Arc::new(Render::new(printer.clone(), setup.shared.verbose));
@@ -74,6 +93,15 @@ pub async fn run(
     let mut session = session;
     let leave = repl.until_left(&mut session, prompt).await;
     repl.end(setup, session, leave, feeding, &over).await
+}
+
+/// The setup in a directory that is trusted from now on.
+fn remembered(setup: &Setup, console: &Console) -> Result<Setup, CliError> {
+    let setup = setup.trusting()?;
+    if let Err(error) = store::trust::remember(&setup.paths, &setup.cwd) {
+        console.printer.line(format!("trusted for this session only: {error}"));
+    }
+    Ok(setup)
 }
 
 /// Shows what happens in all processes of the team.

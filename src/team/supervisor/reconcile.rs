@@ -126,6 +126,7 @@ impl Work {
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
             run_id: RunId::generate(),
             asks: self.parts.defaults.asks,
+            trusted: self.parts.defaults.trusted,
             ..old
         };
         let team = &self.parts.team;

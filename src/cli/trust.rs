@@ -1,0 +1,200 @@
+//! How much of what a project brings may run: the flag, what the person has said before, and what is
+//! withheld without either.
+//!
+//! One mechanism for everything that runs code, sends keys elsewhere or lifts every question: keys of
+//! settings files, `.mcp.json`, and definitions that bring hooks or servers. Reading and listing them
+//! needs no trust.
+
+use crate::agent::definition_sources::{Discovery, Found, Source};
+use crate::store::paths::Paths;
+use crate::store::trust;
+use crate::wire::definition::AgentDefinition;
+use crate::wire::worker::WorkerSpec;
+use serde_json::Value;
+use std::path::Path;
+
+/// The file of a project's own MCP servers.
+const MCP_FILE: &str = ".mcp.json";
+/// Characters of a command or address that is shown.
+const SHOWN_CHARS: usize = 120;
+
+/// How much of a project's files counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// All of it.
+    Full,
+    /// What a stranger may set.
+    None,
+}
+
+/// Something that a project brings and that needs trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withheld {
+    /// The file.
+    pub place: String,
+    /// What in it: a key, or the definition.
+    pub what: String,
+    /// What it would run, set or reach, a line each.
+    pub shows: Vec<String>,
+}
+
+/// How much counts in `cwd`: all with the flag or where the person has said so. What is known cannot
+/// always be read; then nothing is trusted, and the sentence says why.
+pub fn of(paths: &Paths, cwd: &Path, flag: bool) -> (Trust, Option<String>) {
+    if flag {
+        return (Trust::Full, None);
+    }
+    match trust::is_trusted(paths, cwd) {
+        Ok(true) => (Trust::Full, None),
+        Ok(false) => (Trust::None, None),
+        Err(error) => (Trust::None, Some(format!("no directory is trusted: {error}"))),
+    }
+}
+
+/// The same for a worker: as its leader, unless it works in another place than the leader's project.
+pub fn of_worker(paths: &Paths, spec: &WorkerSpec) -> Trust {
+    match spec.trusted && trust::reaches(paths, &spec.project_root, &spec.cwd).unwrap_or(false) {
+        true => Trust::Full,
+        false => Trust::None,
+    }
+}
+
+/// Takes out of what was found every definition of the project that brings what needs trust.
+pub fn restrict(discovery: &mut Discovery, trust: Trust) -> Vec<Withheld> {
+    if trust == Trust::Full {
+        return Vec::new();
+    }
+    let brings = |found: &Found| found.source == Source::Project && !brought(&found.definition).is_empty();
+    let (taken, kept) = std::mem::take(&mut discovery.found).into_iter().partition(brings);
+    discovery.found = kept;
+    let taken: Vec<Found> = taken;
+    taken.into_iter().map(|found| withheld_definition(&found)).collect()
+}
+
+/// What a definition brings that needs trust: the key, and what it would run.
+fn brought(_definition: &AgentDefinition) -> Vec<(&'static str, Vec<String>)> {
+    Vec::new()
+}
+
+fn withheld_definition(found: &Found) -> Withheld {
+    let brought = brought(&found.definition);
+    let keys: Vec<&str> = brought.iter().map(|(key, _)| *key).collect();
+    Withheld {
+        place: found.path.as_deref().unwrap_or(Path::new("")).display().to_string(),
+        what: format!("the definition `{}` with {}", found.definition.name, keys.join(" and ")),
+        shows: brought.into_iter().flat_map(|(_, shows)| shows).collect(),
+    }
+}
+
+/// What the project's own file of MCP servers would start; nothing when trusted or not there. A file that
+/// cannot be read is not this module's to report.
+pub fn servers(cwd: &Path, trust: Trust) -> Option<Withheld> {
+    let path = cwd.join(MCP_FILE);
+    if trust == Trust::Full || !path.is_file() {
+        return None;
+    }
+    let file: Value = serde_json::from_slice(&std::fs::read(&path).ok()?).unwrap_or_default();
+    Some(Withheld {
+        place: path.display().to_string(),
+        what: "MCP servers".to_owned(),
+        shows: file.get("mcpServers").map(shown_servers).unwrap_or_default(),
+    })
+}
+
+/// A key of a settings file as lines for the person who is asked.
+pub fn shown(key: &str, value: &Value) -> Vec<String> {
+    match (key, value) {
+        ("hooks", Value::Object(events)) => {
+            events.iter().flat_map(|(event, groups)| hooks(event, groups)).collect()
+        }
+        ("mcpServers", servers) => shown_servers(servers),
+        (_, Value::Object(members)) => {
+            members.iter().map(|(name, value)| cut(&format!("{name} = {}", plain(value)))).collect()
+        }
+        (_, value) => vec![cut(&plain(value))],
+    }
+}
+
+fn hooks(event: &str, groups: &Value) -> Vec<String> {
+    let groups = groups.as_array().into_iter().flatten();
+    let commands =
+        groups.flat_map(|group| group.get("hooks").and_then(Value::as_array).into_iter().flatten());
+    let commands = commands.filter_map(|hook| hook.get("command").and_then(Value::as_str));
+    commands.map(|command| cut(&format!("at {event} runs: {command}"))).collect()
+}
+
+fn shown_servers(servers: &Value) -> Vec<String> {
+    let one = |(name, server): (&String, &Value)| {
+        let words = server.get("args").and_then(Value::as_array).into_iter().flatten();
+        let command = server.get("command").and_then(Value::as_str).map(str::to_owned);
+        let line = command.map(|command| words.fold(command, |line, word| format!("{line} {}", plain(word))));
+        let line = line.or_else(|| server.get("url").map(plain)).unwrap_or_else(|| plain(server));
+        cut(&format!("{name}: {line}"))
+    };
+    servers.as_object().into_iter().flatten().map(one).collect()
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn cut(text: &str) -> String {
+    let mut cut: String = text.chars().take(SHOWN_CHARS).collect();
+    if cut.len() < text.len() {
+        cut.push_str(" …");
+    }
+    cut
+}
+
+/// The one sentence about all that was skipped.
+pub fn warning(cwd: &Path, withheld: &[Withheld]) -> Option<String> {
+    skipped(withheld).map(|skipped| {
+        format!(
+            "{} is not trusted, so this was skipped: {skipped}; --trust takes it for one run, `festoon` at a terminal \
+             asks once",
+            cwd.display()
+        )
+    })
+}
+
+/// Files with what was skipped in each; `None` when nothing was.
+pub fn skipped(withheld: &[Withheld]) -> Option<String> {
+    let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Withheld { place, what, .. } in withheld {
+        match places.iter_mut().find(|(known, _)| known == place) {
+            Some((_, all)) => all.push(what),
+            None => places.push((place, vec![what])),
+        }
+    }
+    let skipped: Vec<String> =
+        places.iter().map(|(place, all)| format!("{place}: {}", all.join(", "))).collect();
+    (!skipped.is_empty()).then(|| skipped.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_skipped_is_one_sentence() {
+        let withheld =
+            |place: &str, what: &str| Withheld { place: place.into(), what: what.into(), shows: vec![] };
+        let all = [withheld("a", "env"), withheld("b", "MCP servers"), withheld("a", "hooks")];
+        let wanted = "/p is not trusted, so this was skipped: a: env, hooks; b: MCP servers; --trust takes it for one \
+                      run, `festoon` at a terminal asks once";
+        assert_eq!(warning(Path::new("/p"), &all).as_deref(), Some(wanted));
+        assert_eq!(warning(Path::new("/p"), &[]), None);
+    }
+
+    #[test]
+    fn a_person_sees_what_would_run() {
+        let hooks = json!({"Stop": [{"hooks": [{"type": "command", "command": "x".repeat(200)}]}], "Odd": 1});
+        assert_eq!(shown("hooks", &hooks), [format!("at Stop runs: {} …", "x".repeat(106))]);
+        assert_eq!(shown("env", &json!({"A": "b", "C": 1})), ["A = b", "C = 1"]);
+        let servers =
+            json!({"files": {"command": "npx", "args": ["-y", "x"]}, "far": {"url": "http://x"}, "odd": []});
+        assert_eq!(shown("mcpServers", &servers), ["far: http://x", "files: npx -y x", "odd: []"]);
+        assert_eq!(shown("permissions.defaultMode", &json!("bypassPermissions")), ["bypassPermissions"]);
+    }
+}
