@@ -6,6 +6,8 @@ use super::context::AgentContext;
 use super::core::AgentCore;
 use super::definitions::GENERAL_PURPOSE;
 use super::events::AgentEvent;
+use super::fork::point::ForkPoint;
+use super::fork::seed::Seed;
 use super::limits::{Place, Slot};
 use super::permissions::Permissions;
 use super::ports::{Mailbox, PermissionBroker};
@@ -13,12 +15,11 @@ use super::prefix_file::{self, Fresh};
 use super::restore::{self, Restored};
 use super::runtime::{Model, Runtime};
 use super::todos::Todos;
-use super::transcript::{NewLine, RUN_STARTED, Transcript};
+use super::transcript::{FORK_ORIGIN, NewLine, RUN_STARTED, Transcript};
 use super::turn::Agent;
-use crate::model::provider::ToolDeclaration;
+use crate::model::provider::{PromptPrefix, ToolDeclaration};
 use crate::os::git;
 use crate::store::error::StoreError;
-use crate::tools::file_cache::FileCache;
 use crate::tools::set::ToolSet;
 use crate::tools::shells::Shells;
 use crate::wire::block::{Block, ChatMessage};
@@ -62,6 +63,8 @@ pub struct AgentPlan {
     pub slot: Option<Arc<Slot>>,
     /// Rounds a turn may take; `None` is no limit.
     pub max_rounds: Option<u32>,
+    /// For a fork: what it goes on from, instead of tools and a prompt of its own.
+    pub fork: Option<Seed>,
 }
 
 /// Why an agent could not be built.
@@ -93,66 +96,40 @@ pub struct Built {
 }
 
 /// Builds an agent.
-pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, BuildError> {
+pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built, BuildError> {
     let context = Arc::new(plan.context);
+    let mut seed = plan.fork.take();
+    let files = seed.as_mut().map(|seed| std::mem::take(&mut seed.files)).unwrap_or_default();
     let core = Arc::new(AgentCore {
         context: Arc::clone(&context),
         definition: plan.definition,
         model: plan.model,
         permissions: plan.permissions,
         broker: plan.broker,
-        files: Arc::new(FileCache::default()),
+        files: Arc::new(files),
         shells: Arc::new(Shells::default()),
         todos: Todos::default(),
         place: Place::of(plan.slot),
+        fork_point: ForkPoint::default(),
         runtime: Arc::clone(runtime),
         tool_names: OnceLock::new(),
     });
     let mut notices = Vec::new();
-    let tools = choose_tools(
-        &core,
-        plan.mailbox.as_ref(),
-        plan.parent_tools.as_deref(),
-        &plan.always_tools,
-        &mut notices,
-    )?;
-    let declarations: Vec<ToolDeclaration> = tools
-        .iter()
-        .map(|tool| {
-            let spec = tool.spec();
-            ToolDeclaration {
-                name: spec.name.clone(),
-                description: spec.description.clone(),
-                schema: Arc::clone(&spec.schema),
-            }
-        })
-        .collect();
-    let mut system = core.definition.system_prompt.trim().to_owned();
-    if let Some(addendum) = &plan.prompt_addendum {
-        system.push_str("\n\n");
-        system.push_str(addendum.trim());
-    }
-    let prefix = core.model.provider.freeze(&core.model.name, &system, &declarations);
-    let prefix = match plan.prefix_file.clone() {
-        None => prefix,
-        Some(path) => {
-            let fresh = Fresh {
-                provider: core.model.provider.name(),
-                prefix,
-                tool_names: core.tool_names().to_vec(),
-            };
-            let file = path.clone();
-            let (prefix, changed) =
-                runtime.disk.run(&file, move || prefix_file::settle(&path, fresh)).await?;
-            if changed {
-                notices.push(
-                    "model or tools have changed since the last run: the prompt cache starts anew".to_owned(),
-                );
-            }
-            prefix
+    let (tools, prefix) = match &seed {
+        Some(seed) => (forks_tools(&core, plan.mailbox.as_ref(), seed), Arc::clone(&seed.prefix)),
+        None => {
+            let tools = choose_tools(
+                &core,
+                plan.mailbox.as_ref(),
+                plan.parent_tools.as_deref(),
+                &plan.always_tools,
+                &mut notices,
+            )?;
+            let addendum = plan.prompt_addendum.as_deref();
+            let prefix = freeze(&core, &tools, addendum, plan.prefix_file, &mut notices).await?;
+            (tools, Arc::new(prefix))
         }
     };
-    let prefix = Arc::new(prefix);
 
     let path = plan.transcript.clone();
     let restored = runtime.disk.run(&plan.transcript, move || restore::load(&path)).await?;
@@ -186,7 +163,14 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
     .await?;
     let started = NewLine::system(RUN_STARTED, if was_there { "resumed" } else { "started" })
         .with_data(&serde_json::json!({ "runId": plan.run_id, "model": core.model.full, "agentType": core.definition.name }));
-    let mut lines = vec![started];
+    let mut lines = Vec::new();
+    if let Some(seed) = seed.as_ref().filter(|_| !was_there) {
+        lines.push(
+            NewLine::system(FORK_ORIGIN, "a fork of the conversation up to this line")
+                .with_data(&seed.origin),
+        );
+    }
+    lines.push(started);
     let was_cut = !open_calls.is_empty();
     if was_cut {
         let results = open_calls.iter().map(|id| Block::tool_result(id, INTERRUPTED, true)).collect();
@@ -195,6 +179,10 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
         history.push(message);
     }
     transcript.append(lines).await?;
+    let forked = seed.map(|seed| {
+        history = seed.join(std::mem::take(&mut history));
+        seed.forked()
+    });
     let agent = Agent::new(
         core,
         prefix,
@@ -206,11 +194,58 @@ pub async fn build(runtime: &Arc<Runtime>, plan: AgentPlan) -> Result<Built, Bui
         branch,
         plan.max_rounds,
         used,
+        forked,
     );
     if !before.is_empty() {
         runtime.observer.event(&context, &AgentEvent::Restored(used.0, used.1));
     }
     Ok(Built { agent, notices, unanswered: unanswered || was_cut, restored: was_there })
+}
+
+/// Renders what an agent sends first, or takes what an earlier run of it has sent.
+async fn freeze(
+    core: &AgentCore,
+    tools: &ToolSet,
+    addendum: Option<&str>,
+    kept: Option<PathBuf>,
+    notices: &mut Vec<String>,
+) -> Result<PromptPrefix, BuildError> {
+    let declarations: Vec<ToolDeclaration> = tools
+        .iter()
+        .map(|tool| {
+            let spec = tool.spec();
+            ToolDeclaration {
+                name: spec.name.clone(),
+                description: spec.description.clone(),
+                schema: Arc::clone(&spec.schema),
+            }
+        })
+        .collect();
+    let mut system = core.definition.system_prompt.trim().to_owned();
+    if let Some(addendum) = addendum {
+        system.push_str("\n\n");
+        system.push_str(addendum.trim());
+    }
+    let prefix = core.model.provider.freeze(&core.model.name, &system, &declarations);
+    let Some(path) = kept else { return Ok(prefix) };
+    let fresh =
+        Fresh { provider: core.model.provider.name(), prefix, tool_names: core.tool_names().to_vec() };
+    let file = path.clone();
+    let (prefix, changed) = core.runtime.disk.run(&file, move || prefix_file::settle(&path, fresh)).await?;
+    if changed {
+        notices
+            .push("model or tools have changed since the last run: the prompt cache starts anew".to_owned());
+    }
+    Ok(prefix)
+}
+
+/// The tools of a fork: those that its parent has declared, as far as it can have them. The others stay
+/// declared and are refused when they are called.
+fn forks_tools(core: &Arc<AgentCore>, mailbox: Option<&Arc<dyn Mailbox>>, seed: &Seed) -> ToolSet {
+    let all = core.runtime.toolkit.tools(core, mailbox);
+    // Set once, as in `choose_tools`.
+    let _ = core.tool_names.set(seed.tool_names.clone());
+    ToolSet::new(all.into_iter().filter(|tool| seed.tool_names.contains(&tool.spec().name)))
 }
 
 fn choose_tools(

@@ -1,6 +1,7 @@
 //! What an agent shares with its tools, its brokers and its children.
 
 use super::context::AgentContext;
+use super::fork::point::ForkPoint;
 use super::limits::Place;
 use super::permissions::Permissions;
 use super::ports::PermissionBroker;
@@ -31,6 +32,8 @@ pub struct AgentCore {
     pub todos: Todos,
     /// Its place among the running agents.
     pub place: Place,
+    /// Where its conversation can be forked.
+    pub fork_point: ForkPoint,
     /// All that agents of this process share.
     pub runtime: Arc<Runtime>,
     pub(super) tool_names: OnceLock<Vec<String>>,

@@ -3,6 +3,7 @@
 use super::context::AgentContext;
 use crate::model::provider::Delta;
 use crate::wire::block::ChatMessage;
+use crate::wire::fork::ForkReceipt;
 use crate::wire::ids::LineId;
 use crate::wire::mail::Claimed;
 use crate::wire::todo::Todo;
@@ -64,6 +65,8 @@ pub enum AgentEvent {
     MailDelivered(Arc<[Claimed]>),
     /// A child was started by a tool call.
     ChildStarted(Arc<AgentContext>, String),
+    /// The first response to a fork came in.
+    ForkReceipt(ForkReceipt),
     /// The turn ended.
     TurnEnded(TurnSummary),
     /// Something a person should know.

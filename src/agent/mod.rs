@@ -11,6 +11,7 @@ pub mod definitions;
 pub mod disk;
 pub mod events;
 pub mod first;
+pub mod fork;
 pub mod instructions;
 pub mod limits;
 pub mod mail;

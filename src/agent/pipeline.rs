@@ -5,6 +5,7 @@
 
 use super::core::AgentCore;
 use super::events::AgentEvent;
+use super::fork::guard;
 use super::ports::{Answer, AskRequest, GateVerdict};
 use super::resolve::resolve_access;
 use super::tally::Denial;
@@ -77,11 +78,12 @@ async fn run_call(
 ) -> Block {
     let id = call.id.clone();
     let output = match tools.get(&call.name) {
-        None => ToolOutput::error(format!(
-            "There is no tool named {:?} here. The tools are: {}.",
-            call.name,
-            core.tool_names().join(", ")
-        )),
+        None => ToolOutput::error(
+            guard::not_here(&core.context, &call.name, core.tool_names()).unwrap_or_else(|| {
+                let names = core.tool_names().join(", ");
+                format!("There is no tool named {:?} here. The tools are: {names}.", call.name)
+            }),
+        ),
         Some(_) if cancel.is_cancelled() => ToolOutput::error(CANCELLED),
         Some(tool) => match checked(core, tool, &call, cancel).await {
             Ok(output) => output,
@@ -123,6 +125,9 @@ async fn checked(
             call.name,
             text.chars().take(200).collect::<String>()
         )));
+    }
+    if let Some(why) = guard::refusal(&core.context, &call.name) {
+        return Err(ToolOutput::error(why));
     }
     let mut raw: Arc<RawValue> = call.input.clone().into();
     let mut input = parsed(tool, &raw)?;

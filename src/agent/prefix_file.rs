@@ -1,12 +1,20 @@
 //! The frozen prefix of an agent, kept beside its transcript, so that a later run sends the same bytes.
+//!
+//! What forks were given is kept in a second place, under a name made from its content: an agent's own file
+//! follows its tools and model, and its forks must not. Files of that kind are written once and shared.
 
 use crate::model::provider::PromptPrefix;
 use crate::store::atomic;
 use crate::store::error::StoreError;
 use crate::wire::settings::Durability;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Bytes of a hash that name a kept prefix.
+const NAME_BYTES: usize = 16;
 
 /// The file: the prefix with the wire it was frozen for.
 #[derive(Serialize, Deserialize)]
@@ -46,30 +54,74 @@ pub fn settle(path: &Path, fresh: Fresh) -> Result<(PromptPrefix, bool), StoreEr
                 && kept.model == fresh.prefix.model
                 && kept.tool_names == fresh.tool_names =>
         {
-            let prefix = PromptPrefix {
-                model: kept.model,
-                tools: kept.tools,
-                system: kept.system,
-                max_output_tokens: kept.max_output_tokens,
-                thinking: kept.thinking,
-            };
-            return Ok((prefix, false));
+            return Ok((kept.prefix(), false));
         }
         Some(_) => true,
         None => false,
     };
     let prefix = fresh.prefix;
-    let kept = Kept {
-        provider: fresh.provider.to_owned(),
-        model: prefix.model.clone(),
-        tools: Arc::clone(&prefix.tools),
-        system: Arc::clone(&prefix.system),
-        max_output_tokens: prefix.max_output_tokens,
-        thinking: prefix.thinking.clone(),
-        tool_names: fresh.tool_names,
-    };
-    atomic::write_json(path, &kept, Durability::Process)?;
+    atomic::write_json(path, &Kept::new(fresh.provider, &prefix, fresh.tool_names), Durability::Process)?;
     Ok((prefix, changed))
+}
+
+impl Kept {
+    fn new(provider: &str, prefix: &PromptPrefix, tool_names: Vec<String>) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            model: prefix.model.clone(),
+            tools: Arc::clone(&prefix.tools),
+            system: Arc::clone(&prefix.system),
+            max_output_tokens: prefix.max_output_tokens,
+            thinking: prefix.thinking.clone(),
+            tool_names,
+        }
+    }
+
+    fn prefix(self) -> PromptPrefix {
+        PromptPrefix {
+            model: self.model,
+            tools: self.tools,
+            system: self.system,
+            max_output_tokens: self.max_output_tokens,
+            thinking: self.thinking,
+        }
+    }
+}
+
+/// Keeps a prefix in `dir` under a name made from its content; does nothing when it is there already.
+pub fn keep(
+    dir: &Path,
+    provider: &str,
+    prefix: &PromptPrefix,
+    tool_names: &[String],
+) -> Result<PathBuf, StoreError> {
+    let kept = Kept::new(provider, prefix, tool_names.to_vec());
+    let text = atomic::pretty(dir, &kept)?;
+    let mut name = String::new();
+    for byte in Sha256::digest(&text).iter().take(NAME_BYTES) {
+        // Writing into a String cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    let path = dir.join(name).with_extension("json");
+    if !path.exists() {
+        atomic::make_dir(dir)?;
+        // Whoever is faster wrote the same.
+        atomic::create_exclusive(&path, &text, Durability::Process)?;
+    }
+    Ok(path)
+}
+
+/// A prefix that was kept, for the wire of this provider, with the names of its tools. An error says why
+/// it cannot be used.
+pub fn load(path: &Path, provider: &str) -> Result<(PromptPrefix, Vec<String>), StoreError> {
+    let kept: Option<Kept> = atomic::read_json(path)?;
+    let mut kept = kept.ok_or_else(|| StoreError::NotFound { path: path.to_owned() })?;
+    if kept.provider != provider {
+        let why = format!("was frozen for {}, not for {provider}", kept.provider);
+        return Err(StoreError::Invalid { path: path.to_owned(), why });
+    }
+    let names = std::mem::take(&mut kept.tool_names);
+    Ok((kept.prefix(), names))
 }
 
 #[cfg(test)]
@@ -100,5 +152,26 @@ mod tests {
         assert_eq!(read("two", &["Read", "Edit"]), ("two".to_owned(), true));
         std::fs::write(&path, "{").expect("writes");
         assert_eq!(read("three", &["Read"]), ("three".to_owned(), false));
+    }
+
+    #[test]
+    fn what_forks_were_given_is_kept_once_and_stays() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let dir = dir.path().join("prefixes");
+        let keep = |system: &str| {
+            let Fresh { provider, prefix, tool_names } = fresh(system, &["Read"]);
+            keep(&dir, provider, &prefix, &tool_names).expect("keeps")
+        };
+        let (one, again, other) = (keep("one"), keep("one"), keep("other"));
+        assert_eq!(one, again);
+        assert_ne!(one, other);
+        assert_eq!(std::fs::read_dir(&dir).expect("lists").count(), 2);
+        let (prefix, names) = load(&one, "p").expect("loads");
+        assert_eq!((prefix, names), (fresh("one", &[]).prefix, vec!["Read".to_owned()]));
+        assert!(
+            load(&one, "q").expect_err("another wire").to_string().contains("was frozen for p, not for q")
+        );
+        std::fs::remove_file(&one).expect("removes");
+        assert!(matches!(load(&one, "p"), Err(StoreError::NotFound { .. })));
     }
 }

@@ -41,11 +41,29 @@ pub struct Restored {
 
 /// Loads a transcript; a missing file is an empty one.
 pub fn load(path: &Path) -> Result<Restored, StoreError> {
+    load_while(path, |_| true)
+}
+
+/// The same up to this line, which is the last one that counts; what it was when nothing stood behind it.
+/// `last_line` tells whether it was found.
+pub fn load_until(path: &Path, last: &LineId) -> Result<Restored, StoreError> {
+    load_while(path, |uuid| uuid != last)
+}
+
+/// Loads as long as `goes_on` says so of the line just taken.
+fn load_while(path: &Path, goes_on: impl Fn(&LineId) -> bool) -> Result<Restored, StoreError> {
     let mut restored = Restored::default();
     let mut announced = None;
-    let found = transcript::read(path, |number, line| match line {
-        Ok(line) => take(&mut restored, &mut announced, line),
-        Err(error) => restored.notices.push(format!("{}:{number}: skipped: {error}", path.display())),
+    let found = transcript::read_while(path, |number, line| match line {
+        Ok(line) => {
+            let more = goes_on(&line.uuid);
+            take(&mut restored, &mut announced, line);
+            more
+        }
+        Err(error) => {
+            restored.notices.push(format!("{}:{number}: skipped: {error}", path.display()));
+            true
+        }
     });
     match found {
         Ok(()) => {}

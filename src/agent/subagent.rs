@@ -169,6 +169,7 @@ async fn start(
         run_id: RunId::generate(),
         prompt_addendum: None,
         slot: Some(slot),
+        fork: None,
     };
     let built = build(runtime, plan).await.map_err(|e| format!("The agent was not started: {e}."))?;
     for notice in narrowed.notes.iter().chain(&built.notices) {

@@ -24,6 +24,10 @@ pub const MAIL_DELIVERED: &str = "mail_delivered";
 pub const RUN_STARTED: &str = "run_started";
 /// The subtype of the last line of a run.
 pub const RUN_ENDED: &str = "run_ended";
+/// The subtype of the line that says where a fork's conversation begins.
+pub const FORK_ORIGIN: &str = "fork_origin";
+/// The subtype of the line that says what a fork's first request cost.
+pub const FORK_RECEIPT: &str = "fork_receipt";
 /// The subtype of a warning.
 pub const WARNING: &str = "warning";
 

@@ -4,8 +4,11 @@
 //! there. Every message is on disk before it is sent on or shown; the history never holds a call
 //! without its result.
 
+mod forking;
+
 use super::core::AgentCore;
 use super::events::{AgentEvent, ResponseInfo, TurnSummary};
+use super::fork::seed::{Forked, fork_ends, request_ends};
 use super::mail;
 use super::pipeline;
 use super::ports::Mailbox;
@@ -103,6 +106,8 @@ pub struct Agent {
     rounds: u32,
     usage: Usage,
     cost: Money,
+    /// Of a fork: where its own part begins.
+    forked: Option<Forked>,
 }
 
 /// What one round led to.
@@ -126,7 +131,14 @@ impl Agent {
         branch: String,
         max_rounds: Option<u32>,
         (usage, cost): (Usage, Money),
+        forked: Option<Forked>,
     ) -> Self {
+        let anchors = match &forked {
+            Some(forked) => {
+                fork_ends(&history, forked.shared_messages, forked.placeholders.len(), OLD_ANCHORS)
+            }
+            None => request_ends(&history, OLD_ANCHORS),
+        };
         Self {
             core,
             prefix,
@@ -134,13 +146,14 @@ impl Agent {
             transcript,
             mailbox,
             history,
-            anchors: Vec::new(),
+            anchors,
             delivered,
             branch,
             max_rounds,
             rounds: 0,
             usage,
             cost,
+            forked,
         }
     }
 
@@ -303,9 +316,11 @@ impl Agent {
             end.text = text;
         }
         // A message of thinking alone, or of nothing, is refused by models when it is sent back.
+        let mut line = None;
         if message.blocks.iter().any(|b| b.kind() != BlockKind::Thinking) {
-            self.record(message, Some(info)).await?;
+            line = self.record(message, Some(info)).await?;
         }
+        self.take_receipt(response.usage).await?;
         if calls.is_empty() {
             return match response.stop {
                 StopReason::Refusal => Err(TurnError::Stopped("it refused to answer".to_owned())),
@@ -315,7 +330,10 @@ impl Agent {
             };
         }
         let count = u32::try_from(calls.len()).unwrap_or(u32::MAX);
-        let results = ChatMessage::user(pipeline::run_calls(&self.core, &self.tools, calls, cancel).await);
+        let core = Arc::clone(&self.core);
+        let open = line.and_then(|line| self.open_fork_point(&core, &calls, line));
+        let results = ChatMessage::user(pipeline::run_calls(&core, &self.tools, calls, cancel).await);
+        drop(open);
         if let Err(error) = self.record(results.clone(), None).await {
             // The calls have run: without their results the history would be refused from here on. On
             // disk they are missing, and a later run is told that their effects are unknown.
@@ -361,10 +379,16 @@ impl Agent {
         Ok(any)
     }
 
-    async fn record(&mut self, message: ChatMessage, info: Option<ResponseInfo>) -> Result<(), StoreError> {
+    /// On disk, then in the history; gives the line.
+    async fn record(
+        &mut self,
+        message: ChatMessage,
+        info: Option<ResponseInfo>,
+    ) -> Result<Option<LineId>, StoreError> {
         let uuids = self.transcript.append(vec![NewLine::message(&message, info.as_ref())]).await?;
+        let line = uuids.last().cloned();
         self.push(message, info, uuids);
-        Ok(())
+        Ok(line)
     }
 
     fn push(&mut self, message: ChatMessage, response: Option<ResponseInfo>, uuids: Vec<LineId>) {

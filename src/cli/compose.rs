@@ -457,6 +457,7 @@ async fn assemble(
         run_id: run_id.clone(),
         prompt_addendum: setup.shared.append_system_prompt.clone(),
         slot: None,
+        fork: None,
         max_rounds: setup.shared.max_turns,
     };
     let mut before = if takes_over { Before::look(&team).await? } else { Before::default() };

@@ -125,7 +125,7 @@ pub fn sweep(dir: &Path) -> Result<(), StoreError> {
 }
 
 /// Makes a directory and what is missing above it, 0700, below a directory that is ours already.
-pub(super) fn make_dir(dir: &Path) -> Result<(), StoreError> {
+pub fn make_dir(dir: &Path) -> Result<(), StoreError> {
     DirBuilder::new()
         .recursive(true)
         .mode(own::DIR_MODE)

@@ -327,6 +327,10 @@ impl ProjectPaths {
     pub fn prefix(&self, session: &SessionId) -> PathBuf {
         self.session_dir(session).join("prefix.json")
     }
+    /// The frozen prefixes that forks of a session were given.
+    pub fn prefixes_dir(&self, session: &SessionId) -> PathBuf {
+        self.session_dir(session).join("prefixes")
+    }
     /// Long outputs of a session.
     pub fn output_dir(&self, session: &SessionId) -> PathBuf {
         self.session_dir(session).join("output")

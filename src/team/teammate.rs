@@ -207,6 +207,7 @@ impl Teammate {
             run_id: spec.run_id.clone(),
             prompt_addendum: Some(addendum),
             slot: None,
+            fork: None,
         };
         meta::write(host, spec, "running").await;
         let built = build(runtime, plan).await.map_err(|e| e.to_string())?;

@@ -38,6 +38,8 @@ pub const MAX_DEPTH: u32 = 3;
 pub const MAX_AGENTS: usize = 16;
 /// Agents a session may start.
 pub const MAX_AGENTS_TOTAL: usize = 200;
+/// Rounds a fork may take.
+pub const FORK_ROUNDS: u32 = 200;
 /// Files whose state `Read` remembers.
 pub const FILE_CACHE_FILES: usize = 100;
 /// Bytes of file content the file-state cache holds.

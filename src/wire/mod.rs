@@ -11,6 +11,7 @@ pub mod blueprint;
 pub mod definition;
 pub mod error;
 pub mod event;
+pub mod fork;
 pub mod frame;
 pub mod ids;
 pub mod limits;
