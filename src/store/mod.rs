@@ -23,6 +23,7 @@ pub mod run;
 pub mod sign;
 pub mod slug;
 pub mod spec;
+pub mod tasks;
 #[cfg(test)]
 mod tests;
 pub mod transcript;

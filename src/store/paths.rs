@@ -9,6 +9,7 @@ use super::error::StoreError;
 use super::own;
 use super::slug;
 use crate::wire::ids::{AgentId, AgentName, AskId, RunId, SessionId, TeamName};
+use crate::wire::task::TaskId;
 use directories::ProjectDirs;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -226,6 +227,18 @@ impl TeamPaths {
     /// All tasks.
     pub fn tasks_dir(&self) -> PathBuf {
         self.dir.join("tasks")
+    }
+    /// One task.
+    pub fn task(&self, id: TaskId) -> PathBuf {
+        self.tasks_dir().join(format!("{id}.json"))
+    }
+    /// The last number that was given to a task.
+    pub fn tasks_counter(&self) -> PathBuf {
+        self.tasks_dir().join("last-id")
+    }
+    /// Held while tasks are changed.
+    pub fn tasks_lock(&self) -> PathBuf {
+        self.dir.join("tasks.lock")
     }
     /// The signing keys.
     pub fn keys_dir(&self) -> PathBuf {

@@ -20,6 +20,7 @@ pub mod open;
 pub mod permission;
 pub mod run;
 pub mod settings;
+pub mod task;
 pub mod team;
 pub mod time;
 pub mod todo;
