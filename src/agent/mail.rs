@@ -3,7 +3,7 @@
 //! Text is never parsed for elements or frames; what an agent writes can imitate neither.
 
 use crate::wire::block::Block;
-use crate::wire::frame::{FrameType, IdleNotification, ShutdownRequest};
+use crate::wire::frame::{FrameType, IdleNotification, ShutdownRequest, TaskAssignment};
 use crate::wire::mail::{Claimed, Message, Origin};
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
@@ -18,6 +18,7 @@ fn element(claimed: &Claimed) -> String {
     match (claimed.origin, &message.kind) {
         (Origin::Team, FrameType::ShutdownRequest) => shutdown(message),
         (Origin::Team, FrameType::IdleNotification) => teammate(claimed, &idle(message)),
+        (Origin::Team, FrameType::TaskAssignment) => task(message),
         _ => teammate(claimed, &message.text),
     }
 }
@@ -49,6 +50,24 @@ fn shutdown(message: &Message) -> String {
         escape(request.reason.as_deref().unwrap_or("The leader asks you to shut down.")),
         attribute(&message.from),
         attribute(&request.request_id),
+    )
+}
+
+/// A task that was given or is offered: an event of the runtime, not words of an agent.
+fn task(message: &Message) -> String {
+    let Some(given) = payload::<TaskAssignment>(message) else { return escape(&message.text) };
+    let (id, subject) = (given.task_id, escape(&given.subject));
+    if given.offer {
+        return format!(
+            "<task-offer task_id=\"{id}\">\n{subject}\nIt is free and you are idle. If it is work for you, claim it \
+             with TaskUpdate (taskId \"{id}\", status in_progress) and do it; else end your turn.\n</task-offer>"
+        );
+    }
+    format!(
+        "<task-assignment task_id=\"{id}\" by=\"{}\">\n{subject}\nTaskGet shows all of it. Claim it with TaskUpdate \
+         (taskId \"{id}\", status in_progress) when you begin, and set it to completed when it is done and \
+         checked.\n</task-assignment>",
+        attribute(&given.by)
     )
 }
 

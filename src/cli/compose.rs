@@ -404,7 +404,7 @@ async fn assemble(
     let reporters = Arc::new(Reporters::default());
     let mut observers: Vec<Arc<dyn Observer>> = vec![reporters.clone()];
     observers.extend(checked.observers);
-    let kit = Arc::new(Kit::new(tools::all()));
+    let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     let definitions = Definitions::new(definitions);
     let runtime =
         make_runtime(setup, Arc::clone(&kit), definitions, Arc::new(Fan(observers)), team.name.as_str());
@@ -639,7 +639,7 @@ pub async fn worker(
     let reporters = Arc::new(Reporters::default());
     let mut all: Vec<Arc<dyn Observer>> = vec![reporters.clone()];
     all.extend(observers);
-    let kit = Arc::new(Kit::new(tools::all()));
+    let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     // A kind that only this session knows was resolved by the leader before it got here.
     let mut discovery = discover(&setup.paths.user_agents(), &setup.cwd, None);
     drop(trust::restrict(&mut discovery, setup.trust)); // the leader has named it

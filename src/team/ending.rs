@@ -1,9 +1,11 @@
-//! The last entries about a member: the verdict, the roster, the log, the asks nobody waits for.
+//! The last entries about a member: the verdict, the roster, the log, its tasks, the asks nobody waits
+//! for.
 //!
 //! One place for all who write them: the supervisor, the leader that takes over, and the command that
 //! ends a team without a leader.
 
 use super::context::Team;
+use super::tasks;
 use super::wake::Topic;
 use crate::store::error::StoreError;
 use crate::store::roster::Roster;
@@ -60,6 +62,11 @@ pub async fn record(
     let kind = if ended.state == AgentState::Lost { EventKind::Lost } else { EventKind::Exit };
     let fields = json!({ "state": ended.state, "exit": ended.exit, "reason": ended.reason });
     team.log(kind, name, incarnation, fields).await;
+    let why = format!("{name} worked on it and is {}: {}", ended.state.as_str(), ended.reason);
+    if let Err(error) = tasks::release(team, name, incarnation, &why).await {
+        // The member has ended all the same; its tasks can be freed by hand.
+        tracing::error!(%name, %error, "the tasks of an ended member could not be freed");
+    }
     Ok(())
 }
 

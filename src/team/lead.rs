@@ -162,8 +162,11 @@ impl Lead {
                 let notice = format!("{name} counts as busy as long as its process lives: {why}");
                 core.runtime.observer.event(&core.context, &AgentEvent::Notice(notice));
             }
-            if !first.busy && first == self.look().await? && !self.has_mail().await {
-                return Ok(Settled::Quiet);
+            if !first.busy {
+                self.supervisor.look().await;
+                if first == self.look().await? && !self.has_mail().await {
+                    return Ok(Settled::Quiet);
+                }
             }
             tokio::select! {
                 () = inbox.changed() => {}

@@ -114,6 +114,11 @@ impl Lifecycle {
         matches!(self.phase, Phase::Over(_))
     }
 
+    /// True when it waits for work.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Live(Activity::Idle))
+    }
+
     /// One step. Events that mean nothing in a state change nothing.
     #[must_use]
     pub fn step(self, event: Event, now: Instant) -> (Self, Vec<Effect>) {

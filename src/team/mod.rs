@@ -18,6 +18,7 @@ pub mod reporter;
 pub mod session;
 pub mod spawn;
 pub mod supervisor;
+pub mod tasks;
 pub mod teammate;
 pub mod verbs;
 pub mod wake;

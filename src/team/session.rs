@@ -140,7 +140,7 @@ pub fn open_unwatched(
     Ok(Team { name: name.clone(), paths: team_paths, keys, disk: disk.clone(), hub, durability })
 }
 
-/// Removes a session's team unless it had a member, an ask or mail; says whether it did.
+/// Removes a session's team unless it had a member, a task, an ask or mail; says whether it did.
 pub async fn remove_if_unused(team: &Team) -> Result<bool, StoreError> {
     let (paths, inbox) = (team.paths.clone(), team.inbox(&AgentName::team_lead()));
     let dir = paths.dir().to_owned();
@@ -148,7 +148,8 @@ pub async fn remove_if_unused(team: &Team) -> Result<bool, StoreError> {
         .run(&dir, move || {
             let team = Roster::load(&paths)?;
             let had_members = team.is_some_and(|r| !r.members.is_empty());
-            if had_members || !asks::list(&paths)?.is_empty() || inbox.counts()?.last_seq > 0 {
+            let had_tasks = paths.tasks_counter().exists();
+            if had_members || had_tasks || !asks::list(&paths)?.is_empty() || inbox.counts()?.last_seq > 0 {
                 return Ok(false);
             }
             Roster::remove_team(&paths)?;

@@ -4,6 +4,7 @@
 //! carried out, slow ones in tasks of their own that report back. The roster is written here alone.
 
 mod effects;
+mod offers;
 mod reconcile;
 mod start;
 
@@ -22,6 +23,7 @@ use crate::wire::ids::{AgentName, RunId};
 use crate::wire::settings::ShutdownSettings;
 use crate::wire::team::{Ended, Member};
 use crate::wire::worker::WorkerSpec;
+use offers::{Offered, Offers};
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,6 +60,7 @@ enum Order {
     Living(oneshot::Sender<Vec<AgentName>>),
     Answered { from: AgentName, request_id: String, refused: Option<String> },
     RunsChanged,
+    Look(oneshot::Sender<()>),
     Exited { name: AgentName, run_id: RunId, report: ExitReport },
     Timer { name: AgentName, run_id: RunId, epoch: u64 },
 }
@@ -94,7 +97,13 @@ impl Supervisor {
         };
         let supervisor = Self { orders: orders.clone(), ladder };
         let lead = Arc::clone(&parts.lead);
-        let work = Work { parts: Arc::new(parts), orders, members: HashMap::new(), unsaid: Vec::new() };
+        let work = Work {
+            parts: Arc::new(parts),
+            orders,
+            members: HashMap::new(),
+            unsaid: Vec::new(),
+            offers: Offers::default(),
+        };
         drop(spawn_in(&lead, work.run(inbox, cancel)));
         supervisor
     }
@@ -156,6 +165,14 @@ impl Supervisor {
         self.order(Order::Answered { from, request_id, refused });
     }
 
+    /// Returns once all that can be seen now has led to what it leads to, such as the offer of a task.
+    pub async fn look(&self) {
+        let (done, looked) = oneshot::channel();
+        self.order(Order::Look(done));
+        // Dropped when the leader is ending: nothing follows then.
+        let _ = looked.await;
+    }
+
     fn stop_of(&self, by: &str, reason: &str, insistence: Insistence) -> Stop {
         Stop {
             request_id: format!("shutdown-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]),
@@ -189,6 +206,7 @@ struct Charge {
     runtime: Arc<Runtime>,
     notes: Vec<String>,
     unanswered: Option<String>,
+    offers: Offered,
 }
 
 impl Charge {
@@ -212,6 +230,7 @@ impl Charge {
             runtime,
             notes: Vec::new(),
             unanswered: None,
+            offers: Offered::default(),
         }
     }
 }
@@ -233,6 +252,7 @@ struct Work {
     members: HashMap<AgentName, Charge>,
     /// What the leader or the roster should have been told and could not be.
     unsaid: Vec<String>,
+    offers: Offers,
 }
 
 impl Work {
@@ -279,6 +299,11 @@ impl Work {
                 self.step(&from, event).await;
             }
             Order::RunsChanged => self.look_at_runs().await,
+            Order::Look(done) => {
+                self.look_at_runs().await;
+                // The asker may be gone.
+                let _ = done.send(());
+            }
             Order::Exited { name, run_id, report } => {
                 if self.is_current(&name, &run_id) {
                     self.step(&name, Event::ExitSeen(report)).await;
@@ -351,6 +376,9 @@ impl Work {
             let owner =
                 self.members.iter().find(|(_, c)| c.spec.run_id == record.run_id).map(|(n, _)| n.clone());
             let Some(name) = owner else { continue };
+            if let Some(charge) = self.members.get_mut(&name) {
+                charge.offers.turns = record.turns;
+            }
             self.step(&name, Event::Reported(record.state)).await;
             let unanswered = record.unanswered_shutdown.clone();
             if let Some(charge) = self.members.get_mut(&name)
@@ -362,6 +390,7 @@ impl Work {
                 }
             }
         }
+        self.offer_tasks().await;
     }
 
     async fn step(&mut self, name: &AgentName, event: Event) {

@@ -11,6 +11,7 @@ use super::mailbox::{FileMailbox, Sender};
 use super::meta;
 use super::pump::{Control, Pump};
 use super::reporter::{Reporter, Reporters};
+use super::tasks::TaskDesk;
 use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, Tier, spawn_in};
 use crate::agent::definitions::query_source;
@@ -29,11 +30,16 @@ use crate::wire::frame::{FrameType, IdleNotification, IdleReason, ShutdownAnswer
 use crate::wire::ids::AgentName;
 use crate::wire::mail::{Draft, Wake};
 use crate::wire::run::{AgentState, RunRecord};
+use crate::wire::task::{Task, TaskId, TaskStatus};
 use crate::wire::worker::WorkerSpec;
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+/// The tools a teammate has whatever its definition says (contract §16): without them it reaches nobody
+/// and sees no work.
+const ALWAYS: [&str; 5] = ["SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"];
 
 /// How the leader hears of an ask whose file was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +201,7 @@ impl Teammate {
             model,
             permissions,
             parent_tools: None,
-            always_tools: vec!["SendMessage".to_owned()],
+            always_tools: ALWAYS.map(str::to_owned).to_vec(),
             mailbox: Some(Arc::clone(&port)),
             broker: Arc::new(FileBroker::new(
                 host.team.clone(),
@@ -354,6 +360,16 @@ impl Teammate {
         }
     }
 
+    /// The task it works on by its own word, if any.
+    async fn open_task(&self) -> Option<TaskId> {
+        let me = &self.spec.name;
+        let desk = TaskDesk::new(self.mailbox.team().clone(), me.clone(), self.spec.incarnation);
+        // What cannot be read is shown by whoever lists the tasks.
+        let (tasks, _) = desk.list().await.ok()?;
+        let open = |t: &&Task| t.owner.as_ref() == Some(me) && t.status == TaskStatus::InProgress;
+        tasks.iter().find(open).map(|task| task.id)
+    }
+
     /// Tells the leader that the turn is over, with its final words.
     async fn tell_idle(&self, end: &TurnEnd) {
         let (reason, error) = match &end.status {
@@ -372,14 +388,13 @@ impl Teammate {
                 format!("{} failed and is idle.", self.spec.name)
             }
         };
-        let notice = IdleNotification {
-            reason,
-            result: result.clone(),
-            error: error.clone(),
-            task_id: None,
-            usage,
-            cost,
+        let task_id = self.open_task().await;
+        let text = match task_id {
+            None => text,
+            Some(id) => format!("{text} Task {id} is still its own."),
         };
+        let notice =
+            IdleNotification { reason, result: result.clone(), error: error.clone(), task_id, usage, cost };
         let team = self.mailbox.team();
         match Draft::frame(FrameType::IdleNotification, text, &notice) {
             Ok(mut draft) => {

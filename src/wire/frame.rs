@@ -2,6 +2,7 @@
 
 use super::ids::{AgentId, AskId};
 use super::permission::{Decision, Scope, Suggestion};
+use super::task::TaskId;
 use super::time::Timestamp;
 use super::usage::{Money, Usage};
 use serde::{Deserialize, Serialize};
@@ -207,11 +208,38 @@ pub struct IdleNotification {
     pub error: Option<String>,
     /// The task it still owns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task_id: Option<u64>,
+    pub task_id: Option<TaskId>,
     /// Tokens of the whole run so far.
     pub usage: Usage,
     /// Money of the whole run so far.
     pub cost: Money,
+}
+
+/// who gives it → owner: a task is yours, or yours for the taking.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskAssignment {
+    /// The task.
+    pub task_id: TaskId,
+    /// What is to be done, in a line.
+    pub subject: String,
+    /// Who says so.
+    pub by: String,
+    /// True when the reader has to claim it first: the runtime offers it to whoever is idle.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub offer: bool,
+}
+
+/// who has done it → leader.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskCompleted {
+    /// The task.
+    pub task_id: TaskId,
+    /// What was to be done, in a line.
+    pub subject: String,
+    /// Who has done it.
+    pub by: String,
 }
 
 /// system → leader: a teammate is gone.

@@ -20,6 +20,7 @@ mod signals;
 mod subagents;
 mod support;
 mod surroundings;
+mod tasks;
 mod teammates;
 mod todos;
 mod tools;

@@ -10,6 +10,7 @@ pub mod manual;
 pub mod paths;
 pub mod ps;
 pub mod send;
+pub mod task;
 pub mod team;
 pub mod teammate;
 pub mod up;
@@ -38,6 +39,8 @@ pub enum Command {
     Inbox(inbox::Args),
     /// Shows what agents ask, and answers.
     Ask(ask::Args),
+    /// Shows a team's tasks, and changes them.
+    Task(task::Args),
     /// Shows the kinds of agents there are, and checks their files.
     Agents(agents::Args),
     /// Reads transcripts.
@@ -66,6 +69,7 @@ impl Command {
             Self::Send(args) => send::run(args, shared).await,
             Self::Inbox(args) => inbox::run(args, &shared).await,
             Self::Ask(args) => ask::run(args, shared).await,
+            Self::Task(args) => task::run(args, shared).await,
             Self::Agents(args) => agents::run(&args, shared),
             Self::Log(args) => log::run(&args, &shared),
             Self::Doctor(args) => doctor::run(&args, shared).await,

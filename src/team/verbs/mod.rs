@@ -2,8 +2,11 @@
 
 pub mod agent;
 pub mod send_message;
+pub mod tasks;
 
+use super::context::Team;
 use super::supervisor::Supervisor;
+use super::tasks::TaskDesk;
 use crate::agent::core::AgentCore;
 use crate::agent::ports::Mailbox;
 use crate::agent::runtime::Toolkit;
@@ -13,13 +16,14 @@ use std::sync::{Arc, OnceLock};
 /// Makes the tools of every agent: the ones that act on the world, then the ones that act on agents.
 pub struct Kit {
     world: Vec<Arc<dyn Tool>>,
+    team: Team,
     supervisor: OnceLock<Supervisor>,
 }
 
 impl Kit {
-    /// With the tools that all agents share.
-    pub fn new(world: Vec<Arc<dyn Tool>>) -> Self {
-        Self { world, supervisor: OnceLock::new() }
+    /// With the tools that all agents share, for the agents of `team`.
+    pub fn new(world: Vec<Arc<dyn Tool>>, team: Team) -> Self {
+        Self { world, team, supervisor: OnceLock::new() }
     }
 
     /// Gives the main agent its team; before that, and in worker processes, nobody starts teammates.
@@ -39,6 +43,8 @@ impl Toolkit for Kit {
         tools.push(Arc::new(agent::AgentTool::new(Arc::clone(core), supervisor.clone())));
         if let Some(mailbox) = mailbox.filter(|_| has_team) {
             tools.push(Arc::new(send_message::SendMessage::new(Arc::clone(mailbox), supervisor)));
+            let desk = TaskDesk::new(self.team.clone(), mailbox.owner().clone(), core.context.incarnation);
+            tools.extend(tasks::TaskTool::all(&desk));
         }
         tools
     }

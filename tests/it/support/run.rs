@@ -203,6 +203,12 @@ impl Done {
         self
     }
 
+    /// Standard output as one JSON value.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:#?}"))
+    }
+
     /// The error object on standard error.
     pub fn error(&self) -> Value {
         let line = self.stderr.lines().rfind(|l| l.starts_with('{')).unwrap_or_else(|| panic!("{self:?}"));
