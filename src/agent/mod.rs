@@ -27,3 +27,4 @@ pub mod tally;
 pub mod todos;
 pub mod transcript;
 pub mod turn;
+pub mod worktree;

@@ -6,3 +6,5 @@ mod command;
 mod ending;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod worktree;
