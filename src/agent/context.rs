@@ -1,6 +1,6 @@
 //! Who an agent is. Handed on explicitly as an `Arc`; never looked up from a global.
 
-use crate::wire::ids::{AgentId, AgentName, SessionId, TeamName};
+use crate::wire::ids::{AgentId, AgentName, BackgroundId, SessionId, TeamName};
 use std::future::Future;
 use std::path::PathBuf;
 use tokio::task::JoinHandle;
@@ -44,6 +44,8 @@ pub struct AgentContext {
     pub session: SessionId,
     /// The directory that session belongs to.
     pub session_cwd: PathBuf,
+    /// The background task that it is or works below.
+    pub task: Option<BackgroundId>,
     /// The call that started it.
     pub parent_tool_use_id: Option<String>,
     /// Its directory.

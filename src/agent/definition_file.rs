@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// The line that begins and ends the front matter.
 const FENCE: &str = "---";
 /// Keys of the format that this version reads and does not act on.
-const WITHOUT_EFFECT: [&str; 5] = ["background", "mcpServers", "hooks", "color", "effort"];
+const WITHOUT_EFFECT: [&str; 4] = ["mcpServers", "hooks", "color", "effort"];
 
 /// Why a file is no definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,6 +106,7 @@ fn read(bytes: &[u8]) -> Result<DefinitionFile, Wrong> {
         model: file.model,
         permission_mode: file.permission_mode,
         max_turns: file.max_turns,
+        background: file.background,
         one_shot: false,
         omit_instructions: file.omit_instructions,
         system_prompt: body,
@@ -174,6 +175,7 @@ struct Draft {
     model: Option<String>,
     permission_mode: Option<PermissionMode>,
     max_turns: Option<u32>,
+    background: Option<bool>,
     omit_instructions: bool,
     warnings: Vec<Warning>,
 }
@@ -196,10 +198,8 @@ impl Draft {
                 let expected = || Wrong { line, why: format!("`maxTurns` is a number from 1, not {value}") };
                 self.max_turns = Some(turns.ok_or_else(expected)?);
             }
-            "omitInstructions" | "omitClaudeMd" => {
-                let expected = || Wrong { line, why: format!("`{key}` is true or false, not {value}") };
-                self.omit_instructions = value.as_bool().ok_or_else(expected)?;
-            }
+            "omitInstructions" | "omitClaudeMd" => self.omit_instructions = yes_or_no(field)?,
+            "background" => self.background = Some(yes_or_no(field)?),
             // Isolation is never ignored: an agent without it would write where others work.
             "isolation" => {
                 return wrong(line, "`isolation` is not part of this version; leave it out");
@@ -212,6 +212,12 @@ impl Draft {
         }
         Ok(())
     }
+}
+
+fn yes_or_no(field: &Field) -> Result<bool, Wrong> {
+    let Field { line, key, value } = field;
+    let expected = || Wrong { line: *line, why: format!("`{key}` is true or false, not {value}") };
+    value.as_bool().ok_or_else(expected)
 }
 
 fn text(field: &Field) -> Result<&str, Wrong> {

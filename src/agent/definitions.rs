@@ -66,6 +66,7 @@ pub fn main_agent() -> AgentDefinition {
         model: None,
         permission_mode: None,
         max_turns: None,
+        background: None,
         one_shot: false,
         omit_instructions: false,
         system_prompt: include_str!("prompts/main.md").to_owned(),

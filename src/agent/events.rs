@@ -2,6 +2,7 @@
 
 use super::context::AgentContext;
 use crate::model::provider::Delta;
+use crate::wire::background::TaskRecord;
 use crate::wire::block::ChatMessage;
 use crate::wire::fork::ForkReceipt;
 use crate::wire::ids::LineId;
@@ -67,6 +68,10 @@ pub enum AgentEvent {
     ChildStarted(Arc<AgentContext>, String),
     /// The first response to a fork came in.
     ForkReceipt(ForkReceipt),
+    /// It has launched a background task.
+    TaskLaunched(Arc<TaskRecord>),
+    /// A background task that it launched has ended, and its notification is stored.
+    TaskEnded(Arc<TaskRecord>),
     /// The turn ended.
     TurnEnded(TurnSummary),
     /// Something a person should know.

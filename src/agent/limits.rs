@@ -39,7 +39,7 @@ pub struct Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         match &self.lender {
-            Some(lender) => lender.lent.store(false, Ordering::Release),
+            Some(lender) => lender.lent.store(false, Ordering::SeqCst),
             None => {
                 self.slots.running.fetch_sub(1, Ordering::AcqRel);
             }
@@ -50,20 +50,50 @@ impl Drop for Slot {
 
 /// The place an agent has now: subagents for their whole life, teammates while they are in a turn.
 #[derive(Default)]
-pub struct Place(Mutex<Option<Arc<Slot>>>);
+pub struct Place {
+    slot: Mutex<Option<Arc<Slot>>>,
+    /// Whether the agent waits for what it has launched in the background, which may have the place.
+    offered: AtomicBool,
+}
 
 impl Place {
     /// A place from the start.
     pub fn of(slot: Option<Arc<Slot>>) -> Self {
-        Self(Mutex::new(slot))
+        Self { slot: Mutex::new(slot), offered: AtomicBool::new(false) }
     }
     /// Takes or gives up a place.
     pub fn set(&self, slot: Option<Slot>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = slot.map(Arc::new);
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = slot.map(Arc::new);
     }
     /// The place, to lend to a child.
     pub fn get(&self) -> Option<Arc<Slot>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// Offers the place to what the agent has launched in the background, while it waits for that: a
+    /// queued child must not wait for the very place that its waiting parent holds.
+    pub fn offer(&self) {
+        self.offered.store(true, Ordering::SeqCst);
+        if let Some(slot) = self.get() {
+            slot.slots.freed.notify_waiters();
+        }
+    }
+    /// The place, if it is offered.
+    pub fn offered(&self) -> Option<Arc<Slot>> {
+        self.offered.load(Ordering::SeqCst).then(|| self.get()).flatten()
+    }
+    /// Takes it back: waits until whoever has it has ended.
+    pub async fn reclaim(&self) {
+        self.offered.store(false, Ordering::SeqCst);
+        let Some(slot) = self.get() else { return };
+        loop {
+            let freed = slot.slots.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if !slot.lent.load(Ordering::SeqCst) {
+                return;
+            }
+            freed.await;
+        }
     }
 }
 
@@ -126,17 +156,44 @@ impl Slots {
         }
     }
 
-    fn try_place(self: &Arc<Self>, parent: Option<&Arc<Slot>>) -> Option<Slot> {
-        let slot = |lender| Slot { slots: Arc::clone(self), lender, lent: AtomicBool::new(false) };
-        if let Some(parent) = parent
-            && parent.lent.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire).is_ok()
-        {
-            return Some(slot(Some(Arc::clone(parent))));
+    /// A place for what was launched in the background: the next free one, or the one that its launcher
+    /// offers while it waits.
+    pub async fn place_beside(self: &Arc<Self>, offered: impl Fn() -> Option<Arc<Slot>>) -> Slot {
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if let Some(slot) = self.try_place(None) {
+                return slot;
+            }
+            if let Some(slot) = offered().and_then(|lender| self.lent(&lender)) {
+                // Unless it was taken back meanwhile: the owner looks at the loan after it has said so.
+                if offered().is_some() {
+                    return slot;
+                }
+            }
+            freed.await;
+        }
+    }
+
+    fn lent(self: &Arc<Self>, lender: &Arc<Slot>) -> Option<Slot> {
+        let free = lender.lent.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        free.then(|| Slot {
+            slots: Arc::clone(self),
+            lender: Some(Arc::clone(lender)),
+            lent: AtomicBool::new(false),
+        })
+    }
+
+    /// A place if one is free at once.
+    pub fn try_place(self: &Arc<Self>, parent: Option<&Arc<Slot>>) -> Option<Slot> {
+        if let Some(slot) = parent.and_then(|parent| self.lent(parent)) {
+            return Some(slot);
         }
         let taken = self
             .running
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.max_running).then_some(n + 1));
-        taken.is_ok().then(|| slot(None))
+        taken.is_ok().then(|| Slot { slots: Arc::clone(self), lender: None, lent: AtomicBool::new(false) })
     }
 }
 
@@ -193,5 +250,31 @@ mod tests {
         drop(first);
         let second = second.await;
         assert!(second.lender.is_some() && parent.lent.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn a_launcher_that_waits_offers_its_place_and_gets_it_back() {
+        let slots = slots(9, 1, 9);
+        let place = Place::of(Some(Arc::new(slots.place(None).await)));
+        assert!(slots.try_place(None).is_none());
+        let beside = slots.place_beside(|| place.offered());
+        tokio::pin!(beside);
+        tokio::select! {
+            biased;
+            _ = &mut beside => panic!("nothing is offered yet"),
+            () = std::future::ready(()) => {}
+        }
+        place.offer();
+        let child = beside.await;
+        let back = place.reclaim();
+        tokio::pin!(back);
+        tokio::select! {
+            biased;
+            () = &mut back => panic!("the child has it"),
+            () = std::future::ready(()) => {}
+        }
+        drop(child);
+        back.await;
+        assert!(place.offered().is_none() && slots.running.load(Ordering::SeqCst) == 1);
     }
 }

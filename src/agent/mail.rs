@@ -3,7 +3,7 @@
 //! Text is never parsed for elements or frames; what an agent writes can imitate neither.
 
 use crate::wire::block::Block;
-use crate::wire::frame::{FrameType, IdleNotification, ShutdownRequest, TaskAssignment};
+use crate::wire::frame::{FrameType, IdleNotification, ShutdownRequest, TaskAssignment, TaskNotification};
 use crate::wire::mail::{Claimed, Message, Origin};
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
@@ -17,6 +17,7 @@ fn element(claimed: &Claimed) -> String {
     let message = &claimed.message;
     match (claimed.origin, &message.kind) {
         (Origin::Team, FrameType::ShutdownRequest) => shutdown(message),
+        (Origin::Team, FrameType::TaskNotification) => task_end(message),
         (Origin::Team, FrameType::IdleNotification) => teammate(claimed, &idle(message)),
         (Origin::Team, FrameType::TaskAssignment) => task(message),
         _ => teammate(claimed, &message.text),
@@ -69,6 +70,36 @@ fn task(message: &Message) -> String {
          checked.\n</task-assignment>",
         attribute(&given.by)
     )
+}
+
+/// How a background task ended (contract §13).
+fn task_end(message: &Message) -> String {
+    let Some(end) = payload::<TaskNotification>(message) else { return escape(&message.text) };
+    let mut out = String::from("<task-notification>");
+    let mut tag = |name: &str, text: &str| {
+        let _ = write!(out, "\n<{name}>{}</{name}>", escape(text));
+    };
+    tag("task-id", end.task_id.as_str());
+    tag("status", end.status.as_str());
+    tag("summary", &end.summary);
+    let told = [end.error.map(|e| format!("Error: {e}")), end.result];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    if !told.is_empty() {
+        tag("result", &told.join("\n"));
+    }
+    tag("output-file", &end.output_file);
+    let used = end.usage;
+    let usage = format!(
+        "total_tokens: {}\ntool_uses: {}\nduration_ms: {}",
+        used.total_tokens, used.tool_uses, used.duration_ms
+    );
+    tag("usage", &usage);
+    if let Some(path) = &end.worktree_path {
+        let branch = end.worktree_branch.as_ref().map(|b| format!(" (branch {b})")).unwrap_or_default();
+        tag("worktree", &format!("{path}{branch}"));
+    }
+    out.push_str("\n</task-notification>");
+    out
 }
 
 /// What a person or model reads of an idle notice.

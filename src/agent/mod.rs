@@ -2,6 +2,7 @@
 //!
 //! Knows no team and no screen: mail, asks, tools and models come through [`ports`] and [`runtime`].
 
+pub mod background;
 pub mod build;
 pub mod context;
 pub mod core;
@@ -13,6 +14,7 @@ pub mod events;
 pub mod first;
 pub mod fork;
 pub mod instructions;
+pub mod life;
 pub mod limits;
 pub mod mail;
 pub mod permissions;

@@ -5,7 +5,7 @@
 
 use super::context::AgentContext;
 use crate::wire::access::Access;
-use crate::wire::ids::{AgentName, MessageId};
+use crate::wire::ids::{AgentName, BackgroundId, MessageId};
 use crate::wire::mail::{Claimed, Draft, Receipt};
 use crate::wire::permission::{Decision, Scope, Suggestion};
 use serde_json::value::RawValue;
@@ -50,6 +50,39 @@ pub trait Mailbox: Send + Sync {
         request_id: &'a str,
         refusal: Option<String>,
     ) -> BoxFuture<'a, Result<(), MailError>>;
+}
+
+/// A message from a task to the agent that launched it, under an id that was fixed before.
+#[derive(Debug, Clone)]
+pub struct Letter {
+    /// The message: sending it again changes nothing.
+    pub id: MessageId,
+    /// Who says it: the task.
+    pub from: BackgroundId,
+    /// Whose inbox: a named agent, or the id of one without a name.
+    pub to: AgentName,
+    /// That agent's incarnation.
+    pub incarnation: u32,
+    /// What it says.
+    pub draft: Draft,
+}
+
+/// The mail of those who have no name in the team.
+pub trait PostOffice: Send + Sync {
+    /// The mailbox of an agent without a name; its inbox is made when there is none.
+    fn mailbox<'a>(&'a self, agent: &'a AgentContext) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailError>>;
+    /// Takes the inbox of such an agent away again, when it has never had mail.
+    fn close<'a>(&'a self, agent: &'a AgentContext) -> BoxFuture<'a, Result<(), MailError>>;
+    /// Stores a letter, once however often it is sent. The inbox is made when there is none.
+    fn notify(&self, letter: Letter) -> BoxFuture<'_, Result<(), MailError>>;
+}
+
+/// A task that somebody else runs and the registry only lists: a teammate.
+pub trait BackgroundTask: Send + Sync {
+    /// How it stands, in a word, and what it does.
+    fn state(&self) -> BoxFuture<'_, String>;
+    /// Asks it to end; says what became of that, for a model.
+    fn stop(&self) -> BoxFuture<'_, String>;
 }
 
 /// A call that needs a person.

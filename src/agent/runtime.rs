@@ -1,5 +1,6 @@
 //! What all agents of one process share. Made once by the composition root, handed on as an `Arc`.
 
+use super::background::Background;
 use super::core::AgentCore;
 use super::definitions::Definitions;
 use super::disk::Disk;
@@ -63,6 +64,8 @@ pub struct Runtime {
     pub toolkit: Arc<dyn Toolkit>,
     /// Kinds of agents.
     pub definitions: Definitions,
+    /// What works beside its launcher.
+    pub background: Background,
     /// Who may still be started.
     pub slots: Arc<Slots>,
     /// What tokens cost.

@@ -1,21 +1,27 @@
 //! A subagent: fresh history, own prompt, tools and permissions; its answer is the tool result.
 
+pub mod launch;
+
 use super::build::{AgentPlan, Built, build};
 use super::context::{AgentContext, Tier};
 use super::core::AgentCore;
 use super::definitions::query_source;
 use super::events::AgentEvent;
 use super::first::first_message;
+use super::life::live;
+use super::limits::Slot;
 use super::permissions::Permissions;
 use super::pipeline::CANCELLED;
+use super::runtime::{Model, Runtime};
 use super::transcript::{NewLine, RUN_ENDED};
 use super::turn::{TurnEnd, TurnInput, TurnStatus};
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{clock, transcript};
 use crate::tools::tool::ToolOutput;
+use crate::wire::background::TaskState;
 use crate::wire::definition::AgentDefinition;
-use crate::wire::ids::{AgentId, RunId};
-use crate::wire::permission::PermissionMode;
+use crate::wire::ids::{AgentId, AgentName, BackgroundId, RunId};
+use crate::wire::permission::{PermissionMode, Rule};
 use crate::wire::transcript::AgentMeta;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,6 +51,32 @@ pub struct SubagentRequest {
     pub allowed_tools: Option<Vec<String>>,
     /// A directory instead of the parent's.
     pub cwd: Option<PathBuf>,
+    /// A name it can be reached by; only for one that works in the background.
+    pub name: Option<AgentName>,
+}
+
+/// Whether its parent waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// The parent waits; the answer is the call's result.
+    Foreground,
+    /// The parent goes on; the end is told by mail.
+    Background,
+}
+
+/// A subagent before it runs: nothing in it can be refused any more.
+struct Prepared {
+    parent: Arc<AgentCore>,
+    context: AgentContext,
+    definition: AgentDefinition,
+    model: Model,
+    permissions: Permissions,
+    /// Tools it may have at most.
+    tools: Vec<String>,
+    meta_path: PathBuf,
+    meta: AgentMeta,
+    run_id: RunId,
+    notes: Vec<String>,
 }
 
 /// Runs a subagent to its end. Every failure is a result for the parent's model.
@@ -58,47 +90,60 @@ pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOu
     let slot = tokio::select! {
         biased;
         () = cancel.cancelled() => { runtime.slots.undo_start(); return ToolOutput::error(CANCELLED) }
-        slot = runtime.slots.place(lender.as_ref()) => Arc::new(slot),
+        slot = runtime.slots.place(lender.as_ref()) => slot,
     };
     let started = Instant::now();
     match start(&request, slot).await {
         Ok((mut built, meta_path, meta)) => {
             let context = Arc::clone(&built.agent.core().context);
+            let Some(inside) = runtime.background.enter(&context.id) else {
+                return ToolOutput::error(format!("The agent {} is running already.", context.id));
+            };
             let event = AgentEvent::ChildStarted(Arc::clone(&context), request.description.clone());
             runtime.observer.event(&parent.context, &event);
-            let input = first_message(&built.agent, &request.prompt).await;
-            let end = built.agent.turn(TurnInput::Prompt(input), cancel).await;
+            let input = TurnInput::Prompt(first_message(&built.agent, &request.prompt).await);
+            let end = live(&mut built.agent, input, inside.door(), cancel).await;
+            leave(&built, &end).await;
             finish(&built, meta_path, meta, &end).await;
             result(&built, &end, &request.definition, started)
         }
         Err(why) => {
             runtime.slots.undo_start();
-            ToolOutput::error(why)
+            ToolOutput::error(format!("The agent was not started: {why}"))
         }
     }
 }
 
-async fn start(
-    request: &SubagentRequest,
-    slot: Arc<super::limits::Slot>,
-) -> Result<(Built, PathBuf, AgentMeta), String> {
-    let parent = &request.parent;
+async fn start(request: &SubagentRequest, slot: Slot) -> Result<(Built, PathBuf, AgentMeta), String> {
+    let prepared = prepare(request, Beside::Foreground).await?;
+    let (path, meta) = (prepared.meta_path.clone(), prepared.meta.clone());
+    let written = (path.clone(), meta.clone());
+    let disk = &request.parent.runtime.disk;
+    disk.run(&path, move || transcript::write_meta(&written.0, &written.1))
+        .await
+        .map_err(|e| format!("{e}."))?;
+    let built = make(prepared, Some(slot)).await?;
+    Ok((built, path, meta))
+}
+
+/// Resolves a request; every error is the end of a sentence for the calling model.
+async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, String> {
+    let parent = Arc::clone(&request.parent);
     let runtime = &parent.runtime;
     let definition = request.definition.clone();
     let wanted = request.model.as_deref().or(definition.model.as_deref()).unwrap_or("inherit");
     let model = runtime
         .models
         .find(wanted, &parent.model.full)
-        .map_err(|e| format!("The agent was not started: {e}. Name another model or leave it out."))?;
+        .map_err(|e| format!("{e}. Name another model or leave it out."))?;
     let id = AgentId::subagent();
-    let (own, wanted) = (Arc::clone(parent), request.cwd.clone());
+    let (own, wanted) = (Arc::clone(&parent), request.cwd.clone());
     let cwd = runtime
         .disk
         .run(&parent.context.cwd, move || Ok(own.permissions.child_dir(wanted.as_deref())))
         .await
         .map_err(|e| e.to_string())
-        .and_then(|dir| dir)
-        .map_err(|e| format!("The agent was not started: {e}"))?;
+        .and_then(|dir| dir)?;
     let context = AgentContext {
         id: id.clone(),
         name: None,
@@ -106,6 +151,10 @@ async fn start(
         tier: Tier::Subagent,
         depth: parent.context.depth + 1,
         query_source: query_source(&definition),
+        task: match beside {
+            Beside::Foreground => parent.context.task.clone(),
+            Beside::Background => Some(BackgroundId::of_agent(&id)),
+        },
         parent_tool_use_id: Some(request.tool_use_id.clone()),
         cwd: cwd.clone(),
         ..(*parent.context).clone()
@@ -118,19 +167,9 @@ async fn start(
             allowed_tools: request.allowed_tools.as_deref(),
         },
     );
-    let permissions = Permissions::new(
-        narrowed.mode,
-        narrowed.rules,
-        cwd.clone(),
-        parent.permissions.project.clone(),
-        parent.permissions.home.clone(),
-        parent.permissions.closed.clone(),
-        parent.permissions.own_output.clone(),
-    );
-    let project_paths = runtime.paths.project(&context.session_cwd);
-    let meta_path = project_paths.sidechain_meta(&context.session, &id);
+    let meta_path = runtime.paths.project(&context.session_cwd).sidechain_meta(&context.session, &id);
     let meta = AgentMeta {
-        agent_id: id.clone(),
+        agent_id: id,
         agent_type: definition.name.clone(),
         description: request.description.clone(),
         tool_use_id: Some(request.tool_use_id.clone()),
@@ -139,78 +178,138 @@ async fn start(
         is_fork: false,
         depth: context.depth,
         model: model.full.clone(),
-        name: None,
-        status: "running".to_owned(),
+        name: request.name.as_ref().map(ToString::to_string),
+        status: TaskState::Running.as_str().to_owned(),
         permission_mode: narrowed.mode,
         cwd: cwd.display().to_string(),
         worktree_path: None,
         created_at: clock::now(),
+        root: Some(context.root.clone()),
+        allowed_tools: request.allowed_tools.clone(),
         prefix_sha256: None,
     };
-    let written = (meta_path.clone(), meta.clone());
-    runtime
-        .disk
-        .run(&meta_path, move || transcript::write_meta(&written.0, &written.1))
-        .await
-        .map_err(|e| format!("The agent was not started: {e}."))?;
-    let transcript = project_paths.sidechain(&context.session, &id);
-    let plan = AgentPlan {
-        max_rounds: definition.max_turns,
+    let permissions = permissions(&parent, narrowed.mode, narrowed.rules, cwd);
+    Ok(Prepared {
+        tools: tools(&parent, beside),
+        parent,
         context,
         definition,
         model,
         permissions,
-        parent_tools: Some(parent.tool_names().to_vec()),
-        always_tools: Vec::new(),
-        mailbox: None,
-        broker: Arc::clone(&parent.broker),
-        transcript,
-        prefix_file: None,
+        meta_path,
+        meta,
         run_id: RunId::generate(),
-        prompt_addendum: None,
-        slot: Some(slot),
-        fork: None,
-    };
-    let built = build(runtime, plan).await.map_err(|e| format!("The agent was not started: {e}."))?;
-    for notice in narrowed.notes.iter().chain(&built.notices) {
-        runtime.observer.event(&parent.context, &AgentEvent::Notice(notice.clone()));
-    }
-    Ok((built, meta_path, meta))
+        notes: narrowed.notes,
+    })
 }
 
-/// Records the end; a failure to do so is shown, the result stands.
-async fn finish(built: &Built, meta_path: PathBuf, meta: AgentMeta, end: &TurnEnd) {
-    let status = match end.status {
-        TurnStatus::Completed | TurnStatus::MaxRounds => "completed",
-        TurnStatus::Cancelled => "cancelled",
-        TurnStatus::Failed(_) => "failed",
+/// What a child may have at most: its parent's tools, in the background those of the list.
+fn tools(parent: &AgentCore, beside: Beside) -> Vec<String> {
+    let all = parent.tool_names().iter();
+    match beside {
+        Beside::Foreground => all.cloned().collect(),
+        Beside::Background => all.filter(|name| super::background::tools::may_have(name)).cloned().collect(),
+    }
+}
+
+fn permissions(parent: &AgentCore, mode: PermissionMode, rules: Vec<Rule>, cwd: PathBuf) -> Permissions {
+    let own = &parent.permissions;
+    Permissions::new(
+        mode,
+        rules,
+        cwd,
+        own.project.clone(),
+        own.home.clone(),
+        own.closed.clone(),
+        own.own_output.clone(),
+    )
+}
+
+/// Builds it, with a mailbox of its own.
+async fn make(prepared: Prepared, slot: Option<Slot>) -> Result<Built, String> {
+    let Prepared { parent, context, definition, model, permissions, tools, run_id, notes, .. } = prepared;
+    let runtime: &Arc<Runtime> = &parent.runtime;
+    let mailbox = runtime.background.post().mailbox(&context).await.map_err(|e| format!("{e}."))?;
+    let project = runtime.paths.project(&context.session_cwd);
+    let plan = AgentPlan {
+        max_rounds: definition.max_turns,
+        transcript: project.sidechain(&context.session, &context.id),
+        prefix_file: Some(project.member_prefix(&context.session, &context.id, 1)),
+        context,
+        definition,
+        model,
+        permissions,
+        parent_tools: Some(tools),
+        always_tools: Vec::new(),
+        mailbox: Some(mailbox),
+        broker: Arc::clone(&parent.broker),
+        run_id,
+        prompt_addendum: None,
+        slot: slot.map(Arc::new),
+        fork: None,
     };
+    let built = build(runtime, plan).await.map_err(|e| format!("{e}."))?;
+    for notice in notes.iter().chain(&built.notices) {
+        runtime.observer.event(&parent.context, &AgentEvent::Notice(notice.clone()));
+    }
+    Ok(built)
+}
+
+/// The finalizer of every subagent: its commands end, its last line is written, an inbox that never had
+/// mail goes.
+async fn leave(built: &Built, end: &TurnEnd) {
     let core = built.agent.core();
     core.shells.end().await;
-    let ended = built.agent.transcript().append(vec![NewLine::system(RUN_ENDED, status)]).await;
-    let meta = AgentMeta { status: status.to_owned(), ..meta };
+    let last = NewLine::system(RUN_ENDED, state(end).as_str());
+    let ended = built.agent.transcript().append(vec![last]).await;
+    let closed = core.runtime.background.post().close(&core.context).await;
+    let troubles = [ended.err().map(|e| e.to_string()), closed.err().map(|e| e.to_string())];
+    for error in troubles.into_iter().flatten() {
+        core.runtime.observer.event(&core.context, &AgentEvent::Notice(error));
+    }
+}
+
+fn state(end: &TurnEnd) -> TaskState {
+    match end.status {
+        TurnStatus::Completed | TurnStatus::MaxRounds => TaskState::Completed,
+        TurnStatus::Cancelled => TaskState::Cancelled,
+        TurnStatus::Failed(_) => TaskState::Failed,
+    }
+}
+
+/// Records the end of one whose parent waits; a failure to do so is shown, the result stands.
+async fn finish(built: &Built, meta_path: PathBuf, meta: AgentMeta, end: &TurnEnd) {
+    let core = built.agent.core();
+    let meta = AgentMeta { status: state(end).as_str().to_owned(), ..meta };
     let path = meta_path.clone();
     let written = core.runtime.disk.run(&meta_path, move || transcript::write_meta(&path, &meta)).await;
-    for error in [ended.err(), written.err()].into_iter().flatten() {
+    if let Err(error) = written {
         core.runtime.observer.event(&core.context, &AgentEvent::Notice(error.to_string()));
     }
 }
 
-fn result(built: &Built, end: &TurnEnd, definition: &AgentDefinition, started: Instant) -> ToolOutput {
+/// What an end is in words: what was said, or what went wrong.
+fn words(end: &TurnEnd) -> Result<String, String> {
     let partial = |why: &str| match end.text.trim() {
         "" => why.to_owned(),
         text => format!("{why}\nIts last words were:\n{text}"),
     };
-    let mut text = match &end.status {
-        TurnStatus::Completed if end.text.trim().is_empty() => NO_OUTPUT.to_owned(),
-        TurnStatus::Completed => end.text.clone(),
-        TurnStatus::MaxRounds => {
-            partial(&format!("The agent stopped at its limit of {} rounds; its work is partial.", end.rounds))
-        }
-        TurnStatus::Cancelled => return ToolOutput::error(partial(CANCELLED)),
-        TurnStatus::Failed(error) => {
-            return ToolOutput::error(partial(&format!("The agent failed: {error}.")));
-        }
+    match &end.status {
+        TurnStatus::Completed if end.text.trim().is_empty() => Ok(NO_OUTPUT.to_owned()),
+        TurnStatus::Completed => Ok(end.text.clone()),
+        TurnStatus::MaxRounds => Ok(partial(&format!(
+            "The agent stopped at its limit of {} rounds; its work is partial.",
+            end.rounds
+        ))),
+        TurnStatus::Cancelled => Err(partial(CANCELLED)),
+        TurnStatus::Failed(error) => Err(partial(&format!("The agent failed: {error}."))),
+    }
+}
+
+fn result(built: &Built, end: &TurnEnd, definition: &AgentDefinition, started: Instant) -> ToolOutput {
+    let mut text = match words(end) {
+        Ok(text) => text,
+        Err(why) => return ToolOutput::error(why),
     };
     if !definition.one_shot {
         let id = &built.agent.core().context.id;

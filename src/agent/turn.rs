@@ -167,6 +167,11 @@ impl Agent {
         &self.transcript
     }
 
+    /// Its mail.
+    pub fn mailbox(&self) -> Option<&Arc<dyn Mailbox>> {
+        self.mailbox.as_ref()
+    }
+
     /// Tokens and money so far, those of its earlier runs among them.
     pub fn used(&self) -> (Usage, Money) {
         (self.usage, self.cost)

@@ -2,10 +2,12 @@
 //!
 //! The only place that knows every layer and wires them together.
 
+use super::background::background;
 use super::error::CliError;
 use super::setup::{Setup, no_model};
 use super::spent::Before;
 use super::trust::{self, Trust};
+use crate::agent::background::progress::Progress;
 use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, Tier, spawn_in};
 use crate::agent::definition_sources::{Discovery, discover};
@@ -45,6 +47,7 @@ use crate::team::supervisor::{StopOutcome, Supervisor, SupervisorParts};
 use crate::team::teammate::{self, AskRoute, Host};
 use crate::team::verbs::Kit;
 use crate::tools;
+use crate::wire::background::StoppedBy;
 use crate::wire::definition::AgentDefinition;
 use crate::wire::error::ExitKind;
 use crate::wire::ids::{AgentId, AgentName, RunId, SessionId, TeamName};
@@ -189,10 +192,15 @@ fn make_runtime(
     setup: &Setup,
     kit: Arc<Kit>,
     definitions: Definitions,
-    observer: Arc<dyn Observer>,
-    mark: &str,
+    mut observers: Vec<Arc<dyn Observer>>,
+    team: &Team,
 ) -> Arc<Runtime> {
     let settings = &setup.loaded.settings;
+    let slots = Arc::new(Slots::new(&settings.limits));
+    let progress = Arc::new(Progress::default());
+    observers.push(progress.clone());
+    let observer: Arc<dyn Observer> = Arc::new(Fan(observers));
+    let background = background(setup, team, &slots, &observer, progress);
     let models = Models {
         names: Names::new(&settings.aliases),
         connections: Connections::new(setup.connect_options()),
@@ -208,11 +216,12 @@ fn make_runtime(
         gates: Arc::new(OpenGates),
         toolkit: kit,
         definitions,
-        slots: Arc::new(Slots::new(&settings.limits)),
+        background,
+        slots,
         prices: PriceTable::new(&settings.prices),
         surroundings: Known::default(),
         tally: Tally::default(),
-        environment: Arc::new(setup.environment.for_tools(&settings.env, mark)),
+        environment: Arc::new(setup.environment.for_tools(&settings.env, team.name.as_str())),
         tool_concurrency: settings.limits.tool_concurrency.unwrap_or(TOOL_CONCURRENCY),
         home: setup.environment.home(),
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
@@ -406,8 +415,7 @@ async fn assemble(
     observers.extend(checked.observers);
     let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     let definitions = Definitions::new(definitions);
-    let runtime =
-        make_runtime(setup, Arc::clone(&kit), definitions, Arc::new(Fan(observers)), team.name.as_str());
+    let runtime = make_runtime(setup, Arc::clone(&kit), definitions, observers, &team);
 
     let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, None));
     let host = Host {
@@ -476,7 +484,8 @@ async fn assemble(
     warnings.extend(trust::warning(&setup.cwd, &setup.withheld()));
     warnings.extend(discovery.errors.into_iter().chain(discovery.warnings));
     warnings.extend(built.notices);
-    let taken_over = if takes_over { lead.supervisor.take_over(&runtime).await } else { Vec::new() };
+    let mut taken_over = if takes_over { lead.supervisor.take_over(&runtime).await } else { Vec::new() };
+    taken_over.extend(runtime.background.reconcile(&context).await?);
     Ok(Session {
         lead,
         team,
@@ -567,6 +576,7 @@ fn lead_context(setup: &Setup, team: &Team, id: &SessionId) -> AgentContext {
         query_source: "main".to_owned(),
         session: id.clone(),
         session_cwd: setup.cwd.clone(),
+        task: None,
         parent_tool_use_id: None,
         cwd: setup.cwd.clone(),
     }
@@ -584,6 +594,9 @@ impl Session {
     /// team if nobody needed it. Returns what could not be ended as it should.
     pub async fn finish(self, keep_panes: bool) -> Vec<String> {
         let mut troubles = Vec::new();
+        let background = &self.runtime.background;
+        background.stop_all(StoppedBy::SessionEnd).await;
+        troubles.extend(background.unsaid());
         let supervisor = &self.lead.supervisor;
         let mut ending = supervisor.living().await;
         if keep_panes {
@@ -643,13 +656,7 @@ pub async fn worker(
     // A kind that only this session knows was resolved by the leader before it got here.
     let mut discovery = discover(&setup.paths.user_agents(), &setup.cwd, None);
     drop(trust::restrict(&mut discovery, setup.trust)); // the leader has named it
-    let runtime = make_runtime(
-        setup,
-        kit,
-        Definitions::new(discovery.definitions()),
-        Arc::new(Fan(all)),
-        team.name.as_str(),
-    );
+    let runtime = make_runtime(setup, kit, Definitions::new(discovery.definitions()), all, &team);
     let what = setup.loaded.settings.orphaned_workers;
     let watch =
         orphan::watch(team.clone(), spec.name.clone(), spec.incarnation, what, control.cancel.clone());

@@ -4,6 +4,7 @@
 
 pub mod args;
 pub mod ask_dialog;
+mod background;
 pub mod blueprint;
 pub mod commands;
 pub mod compose;

@@ -35,6 +35,7 @@ pub(crate) fn spec(name: &str, team: &str, cwd: &Path) -> WorkerSpec {
             model: None,
             permission_mode: None,
             max_turns: None,
+            background: None,
             one_shot: false,
             omit_instructions: false,
             system_prompt: String::new(),

@@ -7,6 +7,7 @@
 
 pub mod asks;
 pub mod atomic;
+pub mod background;
 pub mod clock;
 pub mod error;
 pub mod events;

@@ -8,7 +8,7 @@ use super::atomic;
 use super::error::StoreError;
 use super::own;
 use super::slug;
-use crate::wire::ids::{AgentId, AgentName, AskId, RunId, SessionId, TeamName};
+use crate::wire::ids::{AgentId, AgentName, AskId, BackgroundId, RunId, SessionId, TeamName};
 use crate::wire::task::TaskId;
 use directories::ProjectDirs;
 use std::ffi::OsString;
@@ -352,11 +352,20 @@ impl ProjectPaths {
     pub fn output(&self, session: &SessionId, task: &str) -> PathBuf {
         self.output_dir(session).join(format!("{}.txt", slug::of_id(task)))
     }
+    /// The records of a session's background tasks.
+    pub fn background_dir(&self, session: &SessionId) -> PathBuf {
+        self.session_dir(session).join("background")
+    }
+    /// How one of them stands.
+    pub fn background(&self, session: &SessionId, task: &BackgroundId) -> PathBuf {
+        self.background_dir(session).join(format!("{}.json", slug::of_id(task.as_str())))
+    }
     /// Makes the directories of a session, 0700.
     pub fn make_session(&self, session: &SessionId) -> Result<(), StoreError> {
         self.make()?;
         atomic::make_dir(&self.sidechains(session))?;
         atomic::make_dir(&self.output_dir(session))?;
+        atomic::make_dir(&self.background_dir(session))?;
         self.paths.check_dirs(&self.output_dir(session))
     }
 }

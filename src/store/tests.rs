@@ -528,6 +528,8 @@ fn what_an_agent_is_can_be_found_again() {
         cwd: "/p".to_owned(),
         worktree_path: None,
         created_at: clock::now(),
+        root: None,
+        allowed_tools: None,
         prefix_sha256: None,
     };
     for id in ["b", "a"] {

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 pub enum Settled {
     /// Mail starts a turn.
     Mail,
-    /// Every teammate is idle, nothing is unread, nothing is asked.
+    /// No background agent works, every teammate is idle, nothing is unread, nothing is asked.
     Quiet,
 }
 
@@ -148,6 +148,7 @@ impl Lead {
         let mut runs = hub.signal(Topic::Runs);
         let mut asks = hub.signal(Topic::Asks);
         let mut team = hub.signal(Topic::Team);
+        let mut tasks = self.agent.core().runtime.background.changes();
         let mut told = HashSet::new();
         loop {
             if self.has_mail().await {
@@ -173,17 +174,21 @@ impl Lead {
                 () = runs.changed() => {}
                 () = asks.changed() => {}
                 () = team.changed() => {}
+                // Never closed as long as this agent lives.
+                _ = tasks.changed() => {}
             }
         }
     }
 
     async fn look(&self) -> Result<Picture, StoreError> {
+        // Before the mail: what such an agent has to tell is stored before it counts as over.
+        let background = self.agent.core().runtime.background.all_at_work();
         let living = self.supervisor.living().await;
         let (team, queue) = (self.team().clone(), Arc::clone(&self.asks));
         let dir = team.paths.dir().to_owned();
         let disk = team.disk.clone();
         disk.run(&dir, move || {
-            let mut picture = Picture::default();
+            let mut picture = Picture { busy: background > 0, ..Picture::default() };
             for name in living {
                 let counts = match team.inbox(&name).counts() {
                     Ok(counts) => counts,

@@ -203,7 +203,7 @@ impl FileMailbox {
                 ),
             })?;
         }
-        self.store(to, incarnation, draft).await
+        self.store(MessageId::generate(), to, incarnation, draft).await
     }
 
     /// A frame without a good signature is only text; that somebody tried is in the log.
@@ -238,11 +238,19 @@ impl FileMailbox {
         }
     }
 
-    async fn store(&self, to: &AgentName, incarnation: u32, draft: Draft) -> Result<Receipt, MailError> {
+    /// Stores a message under an id; one that is there already stays as it is. The recipient is not
+    /// looked at.
+    pub(super) async fn store(
+        &self,
+        id: MessageId,
+        to: &AgentName,
+        incarnation: u32,
+        draft: Draft,
+    ) -> Result<Receipt, MailError> {
         let summary = draft.summary.clone();
         let kind = draft.kind.clone();
         let message = Message {
-            id: Some(MessageId::generate()),
+            id: Some(id),
             seq: 0,
             kind: draft.kind,
             from: self.me.to_string(),

@@ -26,6 +26,8 @@ pub(super) async fn write(host: &Host, spec: &WorkerSpec, status: &str) {
         cwd: spec.cwd.display().to_string(),
         worktree_path: None,
         created_at: clock::now(),
+        root: Some(spec.name.clone()),
+        allowed_tools: None,
         prefix_sha256: None,
     };
     let file = path.clone();

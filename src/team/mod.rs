@@ -11,6 +11,7 @@ pub mod lifecycle;
 pub mod mailbox;
 mod meta;
 pub mod orphan;
+pub mod post;
 pub mod pump;
 pub mod rate;
 pub mod registry;

@@ -154,6 +154,10 @@ impl Reporter {
 
     fn observe(&self, agent: &AgentContext, event: &AgentEvent) {
         let mut said = self.said();
+        // What works in the background has a line of its own; only what it uses is counted here.
+        if agent.task.is_some() && !matches!(event, AgentEvent::Message { .. }) {
+            return;
+        }
         match event {
             AgentEvent::Restored(usage, cost) if agent.id == said.record.agent_id => {
                 said.take_before(*usage, *cost);

@@ -121,6 +121,7 @@ pub fn context(spec: &WorkerSpec) -> AgentContext {
         query_source: query_source(&spec.definition),
         session: spec.lead_session_id.clone(),
         session_cwd: spec.lead_cwd.clone(),
+        task: None,
         parent_tool_use_id: spec.tool_use_id.clone(),
         cwd: spec.cwd.clone(),
     }

@@ -84,6 +84,11 @@ fn cut(text: &str, chars: usize, kept: &Result<PathBuf, String>) -> String {
     joined(head, tail, &format!("{missing} of {total} characters"), kept)
 }
 
+/// A text of at most about `chars` characters: its two ends, when the whole is in `whole`.
+pub fn shorten(text: &str, chars: usize, whole: &Path) -> String {
+    if is_longer(text, chars) { cut(text, chars, &Ok(whole.to_owned())) } else { text.to_owned() }
+}
+
 /// Characters for each end.
 pub(super) fn half(chars: usize) -> usize {
     chars.saturating_sub(MARK_CHARS) / 2

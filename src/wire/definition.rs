@@ -37,6 +37,9 @@ pub struct AgentDefinition {
     /// Rounds.
     #[serde(default)]
     pub max_turns: Option<u32>,
+    /// Whether it works in the background unless the call says otherwise.
+    #[serde(default)]
+    pub background: Option<bool>,
     /// True: only its report comes back, without the trailer on how to continue it.
     #[serde(default)]
     pub one_shot: bool,

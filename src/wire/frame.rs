@@ -1,6 +1,7 @@
 //! Frames: typed messages that the runtime acts on (contract §12).
 
-use super::ids::{AgentId, AskId};
+use super::background::{TaskState, TaskUsage};
+use super::ids::{AgentId, AskId, BackgroundId};
 use super::permission::{Decision, Scope, Suggestion};
 use super::task::TaskId;
 use super::time::Timestamp;
@@ -66,9 +67,9 @@ frame_types! {
     ModeSetRequest = "mode_set_request",
     /// Rules for every member.
     TeamPermissionUpdate = "team_permission_update",
-    /// A background agent ended.
+    /// [`TaskNotification`]
     TaskNotification = "task_notification",
-    /// The leader asks the owner of a task to stop it.
+    /// [`TaskStopRequest`]
     TaskStopRequest = "task_stop_request",
     /// [`TeammateTerminated`]
     TeammateTerminated = "teammate_terminated",
@@ -254,4 +255,43 @@ pub struct TeammateTerminated {
     pub exit: String,
     /// Why.
     pub reason: String,
+}
+
+/// task → the agent that launched it, once, when it has ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskNotification {
+    /// Which task.
+    pub task_id: BackgroundId,
+    /// How it ended.
+    pub status: TaskState,
+    /// A few words.
+    pub summary: String,
+    /// What it has to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The file with all of its output.
+    pub output_file: String,
+    /// What it has used.
+    pub usage: TaskUsage,
+    /// What a fork shared with its parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<serde_json::Value>,
+    /// The worktree it has left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree_path: Option<String>,
+    /// The branch of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree_branch: Option<String>,
+}
+
+/// leader → the worker that owns the task: stop it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskStopRequest {
+    /// Which task.
+    pub task_id: BackgroundId,
 }

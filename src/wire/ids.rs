@@ -139,6 +139,11 @@ text_id! {
     /// A transcript line.
     LineId
 }
+text_id! {
+    /// A background task: an agent's id, or `b` and 16 hex digits for a shell command. Also the stem of
+    /// its output file.
+    BackgroundId
+}
 
 impl AgentId {
     /// `<name>@<team>`.
@@ -174,6 +179,17 @@ impl AskId {
     pub fn generate() -> Self {
         let hex = Uuid::new_v4().simple().to_string();
         Self(format!("ask-{}", &hex[..8]))
+    }
+}
+impl BackgroundId {
+    /// The task that an agent is.
+    pub fn of_agent(agent: &AgentId) -> Self {
+        Self(agent.as_str().to_owned())
+    }
+    /// A new shell command.
+    pub fn shell() -> Self {
+        let hex = Uuid::new_v4().simple().to_string();
+        Self(format!("b{}", &hex[..16]))
     }
 }
 impl LineId {

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod ask;
+pub mod background;
 pub mod block;
 pub mod blueprint;
 pub mod definition;

@@ -21,6 +21,8 @@ pub struct Settings {
     pub env: BTreeMap<String, String>,
     /// False takes away the team tools.
     pub teams: Option<bool>,
+    /// False turns background work off, whoever asks for it.
+    pub background: Option<bool>,
     /// `auto`, `in-process`, `tmux` …
     pub teammate_mode: Option<String>,
     /// What workers of their own process do when their leader is gone.

@@ -1,7 +1,7 @@
 //! Transcript lines and their companion `.meta.json` (contract §8).
 
 use super::block::{Block, Role};
-use super::ids::{AgentId, LineId, MessageId, SessionId, TeamName};
+use super::ids::{AgentId, AgentName, LineId, MessageId, SessionId, TeamName};
 use super::permission::PermissionMode;
 use super::time::Timestamp;
 use super::usage::Usage;
@@ -152,7 +152,7 @@ pub struct AgentMeta {
     /// A name it can be reached by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// `running`, `completed`, `failed`, `cancelled`.
+    /// `queued`, `running`, `completed`, `failed`, `cancelled`.
     pub status: String,
     /// Its mode.
     pub permission_mode: PermissionMode,
@@ -162,6 +162,12 @@ pub struct AgentMeta {
     pub worktree_path: Option<String>,
     /// When it was made.
     pub created_at: Timestamp,
+    /// The named agent it works below: only that one's process writes its transcript.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<AgentName>,
+    /// The rules it was given instead of its parent's session rules, for a later run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_tools: Option<Vec<String>>,
     /// SHA-256 of a fork's shared prefix, in hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix_sha256: Option<String>,

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test says what it expected by failing")]
 
 mod asks;
+mod background;
 mod blueprint;
 mod cache;
 mod crash;

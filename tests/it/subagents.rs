@@ -63,12 +63,12 @@ fn two_work_side_by_side_and_answer_in_the_order_of_the_calls() {
     let child = server.last_of("ID:general");
     assert_eq!(child.messages()[0]["content"].as_array().map(Vec::len), Some(2));
     assert!(
-        child.tools().contains(&"Agent") && !child.tools().contains(&"SendMessage"),
+        child.tools().contains(&"Agent") && child.tools().contains(&"SendMessage"),
         "{:?}",
         child.tools()
     );
     let explorer = server.last_of("ID:explore");
-    for tool in ["Agent", "Edit", "Write", "SendMessage"] {
+    for tool in ["Agent", "Edit", "Write"] {
         assert!(!explorer.tools().contains(&tool), "{:?}", explorer.tools());
     }
     assert_ne!(explorer.system(), child.system());

@@ -47,6 +47,7 @@ fn everything_a_file_can_say() {
             model: Some("fast".to_owned()),
             permission_mode: Some(PermissionMode::AcceptEdits),
             max_turns: Some(12),
+            background: None,
             one_shot: false,
             omit_instructions: true,
             system_prompt: "You write.\n\n---\nAnd more.".to_owned(),

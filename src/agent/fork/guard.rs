@@ -44,6 +44,7 @@ mod tests {
             query_source: query_source.to_owned(),
             session: SessionId::new("s"),
             session_cwd: PathBuf::new(),
+            task: None,
             parent_tool_use_id: None,
             cwd: PathBuf::new(),
         }

@@ -2,22 +2,62 @@
 
 use crate::agent::core::AgentCore;
 use crate::agent::definitions::GENERAL_PURPOSE;
+use crate::agent::subagent::launch::launch;
 use crate::agent::subagent::{self, SubagentRequest};
+use crate::store::slug;
 use crate::team::spawn::TeammateRequest;
 use crate::team::supervisor::Supervisor;
 use crate::tools::context::ToolContext;
 use crate::tools::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
 use crate::wire::access::{Access, Target};
+use crate::wire::ids::AgentName;
 use crate::wire::permission::PermissionMode;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const SCHEMA: &str = r#"{"type":"object","properties":{"description":{"type":"string","description":"Three to five words for people who look on"},"prompt":{"type":"string","description":"The whole task: the agent knows nothing of this conversation"},"subagent_type":{"type":"string","description":"Which kind of agent; general-purpose when left out"},"name":{"type":"string","description":"Makes it a teammate that stays, is reached by this name, and reports by message"},"team_name":{"type":"string","description":"The team; your own when left out"},"model":{"type":"string","description":"A model or alias instead of the kind's own"},"mode":{"type":"string","enum":["default","acceptEdits","plan","auto","dontAsk","bypassPermissions"],"description":"Permission mode, never wider than yours"},"run_in_background":{"type":"boolean"},"isolation":{"type":"string","enum":["worktree"]},"cwd":{"type":"string","description":"Its directory; yours when left out"},"allowedTools":{"type":"array","items":{"type":"string"},"description":"Permission rules for it, within yours"}},"required":["description","prompt"],"additionalProperties":false}"#;
+/// What the tool takes from this agent: nothing that it would refuse anyway.
+fn schema(leads: bool, background: bool) -> String {
+    let text = |what: &str| json!({ "type": "string", "description": what });
+    let modes: Vec<&str> = PermissionMode::NAMES.iter().map(|(name, _)| *name).collect();
+    let mut properties = json!({
+        "description": text("Three to five words for people who look on"),
+        "prompt": text("The whole task: the agent knows nothing of this conversation"),
+        "subagent_type": text("Which kind of agent; general-purpose when left out"),
+        "model": text("A model or alias instead of the kind's own"),
+        "mode": { "type": "string", "enum": modes, "description": "Permission mode, never wider than yours" },
+        "cwd": text("Its directory; yours when left out"),
+        "allowedTools": { "type": "array", "items": { "type": "string" },
+                          "description": "Permission rules for it, within yours" },
+    });
+    if leads {
+        properties["name"] =
+            text("Makes it a teammate that stays, is reached by this name, and reports by message");
+        properties["team_name"] = text("The team; your own when left out");
+    }
+    if background {
+        properties["run_in_background"] = json!({
+            "type": "boolean",
+            "description": "True: you go on at once, and are told in a <task-notification> when it has ended",
+        });
+        if !leads {
+            properties["name"] =
+                text("With run_in_background: a name by which it can be reached with SendMessage");
+        }
+    }
+    let mut schema =
+        json!({ "type": "object", "properties": properties, "required": ["description", "prompt"] });
+    // Where background work is turned off, who asks for it is told by which setting.
+    if background {
+        schema["additionalProperties"] = json!(false);
+    }
+    schema.to_string()
+}
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Input {
     description: String,
     prompt: String,
@@ -26,9 +66,7 @@ struct Input {
     team_name: Option<String>,
     model: Option<String>,
     mode: Option<PermissionMode>,
-    #[serde(default)]
-    run_in_background: bool,
-    isolation: Option<String>,
+    run_in_background: Option<bool>,
     cwd: Option<PathBuf>,
     #[serde(rename = "allowedTools")]
     allowed_tools: Option<Vec<String>>,
@@ -44,50 +82,47 @@ pub struct AgentTool {
 impl AgentTool {
     /// Starts agents below `core`; only the leader has a `supervisor`.
     pub fn new(core: Arc<AgentCore>, supervisor: Option<Supervisor>) -> Self {
+        let background = core.runtime.background.allowed();
         let mut description = String::from(
-            "Starts another agent with a task of its own. Without a name it is a subagent: it works now, and its \
-             report is the result of this call; several calls in one message work side by side. With a name it is \
-             a teammate: it works beside you, you go on at once, and its report reaches you as a message when it is \
-             idle; write to it with SendMessage. Give it everything it needs in the prompt. The kinds:",
+            "Starts another agent with a task of its own. It is a subagent: it works now, and its report is the \
+             result of this call; several calls in one message work side by side. ",
         );
+        if background {
+            description.push_str(
+                "With run_in_background it works beside you: you go on at once, and its end comes to you by itself \
+                 as a <task-notification>; do not wait or poll for it. SendMessage to its id reaches it while it \
+                 works, and goes on with it when it has ended. ",
+            );
+        }
+        if supervisor.is_some() {
+            description.push_str(
+                "With a name it is a teammate: it works beside you and stays, and its report reaches you as a \
+                 message when it is idle; write to it with SendMessage. ",
+            );
+        }
+        description.push_str("Give it everything it needs in the prompt. The kinds:");
         for definition in core.runtime.definitions.iter() {
             let _ = write!(description, "\n- {}: {}", definition.name, definition.description);
         }
-        let spec = ToolSpec { name: "Agent".to_owned(), description, schema: SCHEMA.into() };
+        let schema = schema(supervisor.is_some(), background);
+        let spec = ToolSpec { name: "Agent".to_owned(), description, schema: schema.into() };
         Self { core, supervisor, spec }
     }
 
     async fn start(&self, input: Input, call_id: String, context: &ToolContext) -> ToolOutput {
-        if input.run_in_background && input.name.is_none() {
+        if input.run_in_background == Some(true) && !self.core.runtime.background.allowed() {
             return ToolOutput::error(
-                "Background subagents are not part of this version. Leave run_in_background out, or give the agent a \
-                 name: a teammate works beside you.",
+                "Nothing was started: background work is turned off here by the setting `background`. Leave \
+                 run_in_background out; the agent's report is then the result of the call.",
             );
         }
-        if let Some(isolation) = &input.isolation {
-            return ToolOutput::error(format!(
-                "isolation {isolation:?} is not part of this version, and nothing was started. Leave it out, or make \
-                 a worktree yourself and pass it as cwd."
-            ));
-        }
-        match input.name {
-            Some(_) => self.start_teammate(input, call_id).await,
-            None => self.run_subagent(input, call_id, context).await,
+        match (&self.supervisor, &input.name) {
+            (Some(supervisor), Some(_)) => self.start_teammate(supervisor, input, call_id).await,
+            _ => self.run_subagent(input, call_id, context).await,
         }
     }
 
-    async fn start_teammate(&self, input: Input, call_id: String) -> ToolOutput {
-        let Some(supervisor) = &self.supervisor else {
-            if self.core.context.depth == 0 {
-                return ToolOutput::error(
-                    "Teammates are turned off here by the setting `teams`. Leave the name out to start a subagent.",
-                );
-            }
-            return ToolOutput::error(
-                "Only the leader starts teammates. Leave the name out to start a subagent, or ask team-lead with \
-                 SendMessage.",
-            );
-        };
+    async fn start_teammate(&self, supervisor: &Supervisor, input: Input, call_id: String) -> ToolOutput {
         let own = &self.core.context.team;
         if let Some(team) = input.team_name.as_deref().filter(|t| *t != own.as_str()) {
             return ToolOutput::error(format!(
@@ -138,6 +173,13 @@ impl AgentTool {
                 definitions.names().join(", ")
             ));
         };
+        let background = self.core.runtime.background.wanted(input.run_in_background, definition.background);
+        let name = match input.name.as_deref().map(|name| self.name(name, background)) {
+            None => None,
+            Some(Ok(name)) => Some(name),
+            Some(Err(why)) => return ToolOutput::error(why),
+        };
+        let (description, prompt) = (input.description.clone(), input.prompt.clone());
         let request = SubagentRequest {
             parent: Arc::clone(&self.core),
             tool_use_id: call_id,
@@ -148,8 +190,69 @@ impl AgentTool {
             mode: input.mode,
             allowed_tools: input.allowed_tools,
             cwd: input.cwd.map(|cwd| self.core.context.cwd.join(cwd)),
+            name,
         };
-        subagent::run(request, &context.cancel).await
+        if !background {
+            return subagent::run(request, &context.cancel).await;
+        }
+        match launch(request).await {
+            Ok(launched) => ToolOutput::ok(
+                Async {
+                    status: "async_launched",
+                    agent_id: launched.id.as_str(),
+                    description: &description,
+                    prompt: &prompt,
+                    output_file: &launched.output_file.display().to_string(),
+                    can_read_output_file: self.core.tool_names().iter().any(|tool| tool == "Read"),
+                    queued: launched.queued,
+                }
+                .text(),
+            ),
+            Err(why) => ToolOutput::error(why),
+        }
+    }
+
+    /// The name of a background agent: teammates have theirs from the leader alone.
+    fn name(&self, name: &str, background: bool) -> Result<AgentName, String> {
+        if !background {
+            return Err(if self.core.context.depth == 0 {
+                "Teammates are turned off here by the setting `teams`. Leave the name out to start a subagent, or \
+                 add run_in_background to give a background agent a name."
+                    .to_owned()
+            } else {
+                "Only the leader starts teammates. Leave the name out to start a subagent, or ask team-lead with \
+                 SendMessage."
+                    .to_owned()
+            });
+        }
+        slug::agent_name(name).map_err(|e| format!("The agent was not started: {e}."))
+    }
+}
+
+/// The result of a launch (contract §16).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Async<'a> {
+    /// `async_launched`.
+    pub status: &'static str,
+    /// Its id.
+    pub agent_id: &'a str,
+    /// As the call has it.
+    pub description: &'a str,
+    /// As the call has it.
+    pub prompt: &'a str,
+    /// Where its output goes.
+    pub output_file: &'a str,
+    /// Whether the caller has a tool to read it.
+    pub can_read_output_file: bool,
+    /// Whether it waits for a place.
+    pub queued: bool,
+}
+
+impl Async<'_> {
+    /// As one JSON text.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|error| error.to_string())
     }
 }
 

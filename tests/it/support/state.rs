@@ -179,16 +179,16 @@ pub fn check_transcript(path: &Path, lines: &[Value], ending: Ending) {
     }
 }
 
+/// What an element of mail begins with.
+const MAIL: [&str; 3] = ["<teammate-message ", "<shutdown-request ", "<task-notification>"];
+
 /// Mail stands in a user line of its own, right after a line that names its ids; nothing comes twice.
 fn check_mail(path: &Path, lines: &[Value]) {
     let mut delivered = BTreeSet::new();
     let is_mail = |line: &Value| {
         let blocks = line["message"]["content"].as_array().cloned().unwrap_or_default();
-        let element = |b: &Value| {
-            b["text"]
-                .as_str()
-                .is_some_and(|t| t.starts_with("<teammate-message ") || t.starts_with("<shutdown-request "))
-        };
+        let element =
+            |b: &Value| b["text"].as_str().is_some_and(|t| MAIL.iter().any(|start| t.starts_with(start)));
         line["type"] == "user" && blocks.iter().any(element)
     };
     for (n, line) in lines.iter().enumerate() {

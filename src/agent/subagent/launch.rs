@@ -1,0 +1,91 @@
+//! A subagent in the background: launched, not waited for; its end is told by mail.
+
+use super::{Beside, Prepared, SubagentRequest, leave, make, prepare, state};
+use crate::agent::background::{Launch, Launched, Outcome, TaskControl, TaskEnd};
+use crate::agent::events::AgentEvent;
+use crate::agent::first::first_message;
+use crate::agent::life::live;
+use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
+use crate::wire::background::{TaskKind, TaskState, TaskUsage};
+use crate::wire::ids::BackgroundId;
+use std::sync::Arc;
+
+/// Launches it. The error is a sentence for the parent's model.
+pub async fn launch(request: SubagentRequest) -> Result<Launched, String> {
+    let parent = Arc::clone(&request.parent);
+    let runtime = Arc::clone(&parent.runtime);
+    runtime.slots.start(parent.context.depth + 1).map_err(|limit| limit.to_string())?;
+    let launched = match prepare(&request, Beside::Background).await {
+        Ok(prepared) => {
+            let launch = Launch {
+                id: BackgroundId::of_agent(&prepared.context.id),
+                kind: TaskKind::Subagent,
+                run_id: prepared.run_id.clone(),
+                description: request.description,
+                name: request.name,
+                launcher: parent,
+                tool_use_id: request.tool_use_id,
+                meta: Some((prepared.meta_path.clone(), prepared.meta.clone())),
+            };
+            let first = First::Prompt(request.prompt);
+            let work = move |control| work(prepared, first, control);
+            runtime.background.launch(launch, work).await.map_err(|e| e.to_string())
+        }
+        Err(why) => Err(why),
+    };
+    launched.map_err(|why| {
+        runtime.slots.undo_start();
+        format!("The agent was not started: {why}.").replace("..", ".")
+    })
+}
+
+/// What a run begins with.
+enum First {
+    /// The task.
+    Prompt(String),
+}
+
+/// The run itself.
+async fn work(prepared: Prepared, first: First, control: TaskControl) -> TaskEnd {
+    let TaskControl { cancel, slot, door, .. } = control;
+    let Some(door) = door else { return TaskEnd::failed("it was launched as something else") };
+    let (parent, description) = (Arc::clone(&prepared.parent), prepared.meta.description.clone());
+    let mut built = match make(prepared, slot).await {
+        Ok(built) => built,
+        Err(why) => return TaskEnd::failed(format!("It could not be started: {why}")),
+    };
+    let context = Arc::clone(&built.agent.core().context);
+    let started = AgentEvent::ChildStarted(context, description);
+    parent.runtime.observer.event(&parent.context, &started);
+    let input = match first {
+        First::Prompt(prompt) => TurnInput::Prompt(first_message(&built.agent, &prompt).await),
+    };
+    let end = live(&mut built.agent, input, &door, &cancel).await;
+    leave(&built, &end).await;
+    task_end(&end)
+}
+
+/// What is told of it.
+fn task_end(end: &TurnEnd) -> TaskEnd {
+    let outcome = match state(end) {
+        TaskState::Failed => Outcome::Failed,
+        TaskState::Cancelled => Outcome::Cancelled,
+        TaskState::Queued | TaskState::Running | TaskState::Completed => Outcome::Completed,
+    };
+    let mut told = TaskEnd::new(outcome);
+    match super::words(end) {
+        Ok(text) => told.result = Some(text),
+        Err(_) => {
+            told.result = Some(end.text.clone()).filter(|text| !text.trim().is_empty());
+            if let TurnStatus::Failed(error) = &end.status {
+                told.error = Some(error.to_string());
+            }
+        }
+    }
+    told.usage = TaskUsage {
+        total_tokens: end.last_usage.total(),
+        tool_uses: u64::from(end.tool_uses),
+        duration_ms: 0,
+    };
+    told
+}

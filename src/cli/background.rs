@@ -1,0 +1,30 @@
+//! Background work, wired: the registry of a process with its post office.
+
+use super::setup::Setup;
+use crate::agent::background::progress::Progress;
+use crate::agent::background::{Background, Parts};
+use crate::agent::events::Observer;
+use crate::agent::limits::Slots;
+use crate::team::context::Team;
+use crate::team::post::TeamPost;
+use std::sync::Arc;
+
+/// The registry of this process.
+pub(super) fn background(
+    setup: &Setup,
+    team: &Team,
+    slots: &Arc<Slots>,
+    observer: &Arc<dyn Observer>,
+    progress: Arc<Progress>,
+) -> Background {
+    Background::new(Parts {
+        paths: setup.paths.clone(),
+        disk: setup.disk.clone(),
+        slots: Arc::clone(slots),
+        observer: Arc::clone(observer),
+        progress,
+        post: Arc::new(TeamPost::new(team.clone())),
+        allowed: setup.loaded.settings.background != Some(false),
+        by_default: false,
+    })
+}
