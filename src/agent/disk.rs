@@ -52,33 +52,53 @@ impl Disk {
     pub async fn attempt<T: Send + 'static>(
         &self,
         what: &Path,
-        mut job: impl FnMut() -> Result<Option<T>, StoreError> + Send + 'static,
+        job: impl FnMut() -> Result<Option<T>, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (done, result) = oneshot::channel();
+        if !self.send(what, job, done) {
+            return Err(gone(what, "the store thread has ended"));
+        }
+        result.await.unwrap_or_else(|_| Err(gone(what, "the store thread has ended")))
+    }
+
+    /// The same for whoever cannot wait: a failure is logged. `what` also says what was tried.
+    pub fn later<T: Send + 'static>(
+        &self,
+        what: &Path,
+        job: impl FnMut() -> Result<Option<T>, StoreError> + Send + 'static,
+    ) {
+        let (done, _) = oneshot::channel();
+        // At the end of the process the thread may be gone; what is given back later is given back then.
+        self.send(what, job, done);
+    }
+
+    /// Queues an operation; `false` when nobody will run it.
+    fn send<T: Send + 'static>(
+        &self,
+        what: &Path,
+        mut job: impl FnMut() -> Result<Option<T>, StoreError> + Send + 'static,
+        done: oneshot::Sender<Result<T, StoreError>>,
+    ) -> bool {
         let mut done = Some(done);
         let started = Instant::now();
         let path: PathBuf = what.to_owned();
-        let timed_out = path.clone();
         let job: Job = Box::new(move || {
             let outcome = match catch_unwind(AssertUnwindSafe(&mut job)) {
                 Ok(Ok(None)) if started.elapsed() < LOCK_DEADLINE => return false,
-                Ok(Ok(None)) => {
-                    Err(StoreError::LockTimeout { path: timed_out.clone(), waited: LOCK_DEADLINE })
-                }
+                Ok(Ok(None)) => Err(StoreError::LockTimeout { path: path.clone(), waited: LOCK_DEADLINE }),
                 Ok(Ok(Some(value))) => Ok(value),
                 Ok(Err(error)) => Err(error),
-                Err(_) => Err(gone(&timed_out, "the operation panicked")),
+                Err(_) => Err(gone(&path, "the operation panicked")),
             };
-            if let Some(done) = done.take() {
-                // The caller may be gone; the operation is done all the same.
-                drop(done.send(outcome));
+            if let Some(done) = done.take()
+                && let Err(Err(error)) = done.send(outcome)
+            {
+                // The caller is gone, and nobody else would know.
+                tracing::warn!(%error, "a store operation failed");
             }
             true
         });
-        if self.jobs.send(job).is_err() {
-            return Err(gone(&path, "the store thread has ended"));
-        }
-        result.await.unwrap_or_else(|_| Err(gone(&path, "the store thread has ended")))
+        self.jobs.send(job).is_ok()
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an agent does, as it happens: for screens, streams and run records. Nothing depends on it.
 
+use super::budget::LimitReached;
 use super::context::AgentContext;
 use crate::model::provider::Delta;
 use crate::wire::background::TaskRecord;
@@ -74,6 +75,8 @@ pub enum AgentEvent {
     TaskEnded(Arc<TaskRecord>),
     /// The turn ended.
     TurnEnded(TurnSummary),
+    /// A limit forbade a spawn or a request.
+    LimitReached(LimitReached),
     /// Something a person should know.
     Notice(String),
 }

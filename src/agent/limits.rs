@@ -1,28 +1,86 @@
-//! How many agents may be started and run in this process.
+//! How many agents may be started and run, in the whole tree of a session and all its processes.
 //!
-//! A place is a value whose drop gives it back. A parent that waits for a foreground child lends the
-//! child its place, so that a tree of waiting parents cannot starve its own leaves.
+//! A place is a value whose drop gives it back, and so is the count of an agent that is being started. A
+//! parent that waits for a foreground child lends the child its place, so that a tree of waiting parents
+//! cannot starve its own leaves. What all processes share stands in the ledger; waiting for a place costs
+//! nothing but a look when the ledger changes.
 
-use crate::wire::limits::{MAX_AGENTS, MAX_AGENTS_TOTAL, MAX_DEPTH};
-use crate::wire::settings::LimitSettings;
+use super::budget::{Budget, LimitKind, LimitReached};
+use super::core::AgentCore;
+use super::disk::Disk;
+use super::events::AgentEvent;
+use super::ports::Changes;
+use crate::store::error::StoreError;
+use crate::store::ledger::{Granted, Ledger};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
-/// A limit that refuses a spawn; says which, how it stands and how to raise it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what}")]
-pub struct LimitReached {
-    /// One sentence for a model and a person.
-    pub what: String,
+/// Who waits for a place looks again after so long: a process that was killed tells nobody.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why an agent was not started, or may not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitError {
+    /// A limit forbids it.
+    #[error(transparent)]
+    Reached(#[from] LimitReached),
+    /// The ledger could not be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
-/// The bounds and what is taken of them.
+/// The ledger as the agents of this process use it.
+#[derive(Clone)]
+pub struct Shared {
+    disk: Disk,
+    ledger: Arc<Ledger>,
+    changes: Arc<dyn Changes>,
+}
+
+impl Shared {
+    /// `changes` tells that another process may have changed the ledger.
+    pub fn new(disk: Disk, ledger: Ledger, changes: Arc<dyn Changes>) -> Self {
+        Self { disk, ledger: Arc::new(ledger), changes }
+    }
+
+    /// Runs an operation on the ledger.
+    pub async fn with<T: Send + 'static>(
+        &self,
+        mut job: impl FnMut(&Ledger) -> Result<Option<T>, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let ledger = Arc::clone(&self.ledger);
+        self.disk.attempt(self.file(), move || job(&ledger)).await
+    }
+
+    /// The same for whoever cannot wait.
+    fn later<T: Send + 'static>(
+        &self,
+        mut job: impl FnMut(&Ledger) -> Result<Option<T>, StoreError> + Send + 'static,
+    ) {
+        let ledger = Arc::clone(&self.ledger);
+        self.disk.later(self.file(), move || job(&ledger));
+    }
+
+    /// The ledger's file.
+    pub fn file(&self) -> &Path {
+        self.ledger.file()
+    }
+
+    /// Resolves when the ledger may have changed since this call.
+    pub fn changed(&self) -> super::ports::BoxFuture<'static, ()> {
+        self.changes.changed()
+    }
+}
+
+/// The bounds and what this process has taken of them.
 pub struct Slots {
     max_depth: u32,
-    max_total: usize,
-    max_running: usize,
-    started: AtomicUsize,
+    shared: Shared,
+    /// Agents that run in this process. Changed where the ledger is written, so that both always agree.
     running: AtomicUsize,
     /// Told whenever a place is given back or a loan returns.
     freed: Notify,
@@ -42,6 +100,8 @@ impl Drop for Slot {
             Some(lender) => lender.lent.store(false, Ordering::SeqCst),
             None => {
                 self.slots.running.fetch_sub(1, Ordering::AcqRel);
+                let slots = Arc::clone(&self.slots);
+                self.slots.shared.later(move |ledger| ledger.run(slots.running.load(Ordering::Acquire)));
             }
         }
         self.slots.freed.notify_waiters();
@@ -97,82 +157,99 @@ impl Place {
     }
 }
 
+/// An agent that is counted and not there yet. Dropped, it was never started.
+#[must_use = "dropping it takes the count back"]
+pub struct Started(Option<Shared>);
+
+impl Started {
+    /// The agent came to be: it counts from now on.
+    pub fn stays(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.later(Ledger::undo_start);
+        }
+    }
+}
+
 impl Slots {
-    /// Bounds from the settings, else the defaults.
-    pub fn new(limits: &LimitSettings) -> Self {
-        Self {
-            max_depth: limits.max_depth.unwrap_or(MAX_DEPTH),
-            max_total: limits.max_agents_total.unwrap_or(MAX_AGENTS_TOTAL),
-            started: AtomicUsize::new(0),
-            max_running: limits.max_agents.unwrap_or(MAX_AGENTS).max(1),
-            running: AtomicUsize::new(0),
-            freed: Notify::new(),
-        }
+    /// The limits of a process that shares this ledger. Nothing runs in it yet.
+    pub fn new(max_depth: u32, shared: Shared) -> Self {
+        Self { max_depth, shared, running: AtomicUsize::new(0), freed: Notify::new() }
     }
 
-    /// Counts one more agent at `depth`, or says which limit forbids it.
-    pub fn start(&self, depth: u32) -> Result<(), LimitReached> {
+    /// Counts one more agent at `depth`, or says which limit forbids it. The text is for the model that
+    /// wanted it.
+    pub async fn start(&self, depth: u32) -> Result<Started, LimitError> {
         if depth > self.max_depth {
+            let limit = self.max_depth;
             return Err(LimitReached {
+                kind: LimitKind::Depth,
                 what: format!(
-                    "no agent may be started here: it would be at depth {depth}, and the limit is {} \
-                     (--max-depth, limits.maxDepth); do the work yourself",
-                    self.max_depth
+                    "no agent may be started here: it would be at depth {depth}, and the limit is {limit} \
+                     (--max-depth, limits.maxDepth); do the work yourself"
                 ),
-            });
+                hint: "--max-depth N, or limits.maxDepth in the settings, allows more".to_owned(),
+            }
+            .into());
         }
-        let counted = self
-            .started
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.max_total).then_some(n + 1));
-        match counted {
-            Ok(_) => Ok(()),
-            Err(started) => Err(LimitReached {
+        Budget::new(self.shared.clone()).admit().await?;
+        match self.shared.with(Ledger::start).await? {
+            Granted::Yes => Ok(Started(Some(self.shared.clone()))),
+            Granted::No { taken, limit } => Err(LimitReached {
+                kind: LimitKind::AgentsTotal,
                 what: format!(
-                    "no agent may be started any more: this session has started {started}, and the limit is {} \
-                     (--max-agents-total, limits.maxAgentsTotal); do the work yourself",
-                    self.max_total
+                    "no agent may be started any more: this session has started {taken}, and the limit is {limit} \
+                     (--max-agents-total, limits.maxAgentsTotal); do the work yourself"
                 ),
-            }),
+                hint: "--max-agents-total N, or limits.maxAgentsTotal in the settings, allows more".to_owned(),
+            }
+            .into()),
         }
-    }
-
-    /// Takes back a count whose agent did not come to be.
-    pub fn undo_start(&self) {
-        self.started.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// A place for an agent: its waiting parent's own when that is not lent already, else the next free
     /// one, whichever comes first.
-    pub async fn place(self: &Arc<Self>, parent: Option<&Arc<Slot>>) -> Slot {
+    pub async fn place(self: &Arc<Self>, parent: Option<&Arc<Slot>>) -> Result<Slot, StoreError> {
+        self.wait_for(|| parent.and_then(|parent| self.lent(parent))).await
+    }
+
+    /// A place for what was launched in the background: the next free one, or the one that its launcher
+    /// offers while it waits.
+    pub async fn place_beside(
+        self: &Arc<Self>,
+        offered: impl Fn() -> Option<Arc<Slot>>,
+    ) -> Result<Slot, StoreError> {
+        self.wait_for(|| {
+            let slot = offered().and_then(|lender| self.lent(&lender))?;
+            // Unless it was taken back meanwhile: the owner looks at the loan after it has said so.
+            offered().is_some().then_some(slot)
+        })
+        .await
+    }
+
+    async fn wait_for(self: &Arc<Self>, lent: impl Fn() -> Option<Slot>) -> Result<Slot, StoreError> {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             // From here on nothing that is given back is missed.
             freed.as_mut().enable();
-            if let Some(slot) = self.try_place(parent) {
-                return slot;
+            let changed = self.shared.changed();
+            if let Some(slot) = lent() {
+                return Ok(slot);
             }
-            freed.await;
-        }
-    }
-
-    /// A place for what was launched in the background: the next free one, or the one that its launcher
-    /// offers while it waits.
-    pub async fn place_beside(self: &Arc<Self>, offered: impl Fn() -> Option<Arc<Slot>>) -> Slot {
-        loop {
-            let freed = self.freed.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable();
-            if let Some(slot) = self.try_place(None) {
-                return slot;
+            if let Some(slot) = self.try_place().await? {
+                return Ok(slot);
             }
-            if let Some(slot) = offered().and_then(|lender| self.lent(&lender)) {
-                // Unless it was taken back meanwhile: the owner looks at the loan after it has said so.
-                if offered().is_some() {
-                    return slot;
-                }
-            }
-            freed.await;
+            let told = async {
+                tokio::select! { () = freed => {} () = changed => {} }
+            };
+            // Told or not, it looks again.
+            let _ = timeout(LOOK_AGAIN, told).await;
         }
     }
 
@@ -186,95 +263,36 @@ impl Slots {
     }
 
     /// A place if one is free at once.
-    pub fn try_place(self: &Arc<Self>, parent: Option<&Arc<Slot>>) -> Option<Slot> {
-        if let Some(slot) = parent.and_then(|parent| self.lent(parent)) {
-            return Some(slot);
-        }
-        let taken = self
-            .running
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.max_running).then_some(n + 1));
-        taken.is_ok().then(|| Slot { slots: Arc::clone(self), lender: None, lent: AtomicBool::new(false) })
+    pub async fn try_place(self: &Arc<Self>) -> Result<Option<Slot>, StoreError> {
+        // The slot is made where the ledger is written: when the caller is gone by then, its drop gives
+        // the place back.
+        let slots = Arc::clone(self);
+        self.shared
+            .with(move |ledger| {
+                let granted = ledger.run(slots.running.load(Ordering::Acquire) + 1)?;
+                Ok(granted.map(|granted| match granted {
+                    Granted::No { .. } => None,
+                    Granted::Yes => {
+                        slots.running.fetch_add(1, Ordering::AcqRel);
+                        Some(Slot { slots: Arc::clone(&slots), lender: None, lent: AtomicBool::new(false) })
+                    }
+                }))
+            })
+            .await
     }
+}
+
+/// Counts one more agent below `parent`; every refusal is a text for its model, and the observer hears of it.
+pub async fn count_child(parent: &AgentCore) -> Result<Started, String> {
+    let runtime = &parent.runtime;
+    let started = runtime.slots.start(parent.context.depth + 1).await;
+    started.map_err(|error| {
+        if let LimitError::Reached(limit) = &error {
+            runtime.observer.event(&parent.context, &AgentEvent::LimitReached(limit.clone()));
+        }
+        error.to_string()
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn slots(depth: u32, running: usize, total: usize) -> Arc<Slots> {
-        Arc::new(Slots::new(&LimitSettings {
-            max_depth: Some(depth),
-            max_agents: Some(running),
-            max_agents_total: Some(total),
-            tool_concurrency: None,
-        }))
-    }
-
-    #[test]
-    fn depth_and_total_refuse_and_a_failed_start_does_not_count() {
-        let slots = slots(1, 1, 2);
-        assert!(slots.start(2).expect_err("too deep").what.contains("depth 2"));
-        assert_eq!(slots.start(1), Ok(()));
-        assert_eq!(slots.start(1), Ok(()));
-        assert!(slots.start(1).expect_err("too many").what.contains("has started 2"));
-        slots.undo_start();
-        assert_eq!(slots.start(1), Ok(()));
-    }
-
-    #[tokio::test]
-    async fn a_waiting_parent_lends_its_place_once() {
-        let slots = slots(9, 1, 9);
-        let parent = Arc::new(slots.place(None).await);
-        let child = Arc::new(slots.place(Some(&parent)).await);
-        let grandchild = slots.place(Some(&child)).await;
-        assert!(parent.lent.load(Ordering::SeqCst));
-        drop(grandchild);
-        drop(child);
-        assert!(!parent.lent.load(Ordering::SeqCst));
-        drop(parent);
-        assert_eq!(slots.running.load(Ordering::SeqCst), 0);
-    }
-
-    #[tokio::test]
-    async fn a_second_child_gets_its_parents_place_when_the_first_returns_it() {
-        let slots = slots(9, 1, 9);
-        let parent = Arc::new(slots.place(None).await);
-        let first = slots.place(Some(&parent)).await;
-        let second = slots.place(Some(&parent));
-        tokio::pin!(second);
-        tokio::select! {
-            biased;
-            _ = &mut second => panic!("there is no second place yet"),
-            () = std::future::ready(()) => {}
-        }
-        drop(first);
-        let second = second.await;
-        assert!(second.lender.is_some() && parent.lent.load(Ordering::SeqCst));
-    }
-
-    #[tokio::test]
-    async fn a_launcher_that_waits_offers_its_place_and_gets_it_back() {
-        let slots = slots(9, 1, 9);
-        let place = Place::of(Some(Arc::new(slots.place(None).await)));
-        assert!(slots.try_place(None).is_none());
-        let beside = slots.place_beside(|| place.offered());
-        tokio::pin!(beside);
-        tokio::select! {
-            biased;
-            _ = &mut beside => panic!("nothing is offered yet"),
-            () = std::future::ready(()) => {}
-        }
-        place.offer();
-        let child = beside.await;
-        let back = place.reclaim();
-        tokio::pin!(back);
-        tokio::select! {
-            biased;
-            () = &mut back => panic!("the child has it"),
-            () = std::future::ready(()) => {}
-        }
-        drop(child);
-        back.await;
-        assert!(place.offered().is_none() && slots.running.load(Ordering::SeqCst) == 1);
-    }
-}
+mod tests;

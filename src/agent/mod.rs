@@ -3,6 +3,7 @@
 //! Knows no team and no screen: mail, asks, tools and models come through [`ports`] and [`runtime`].
 
 pub mod background;
+pub mod budget;
 pub mod build;
 pub mod context;
 pub mod core;

@@ -134,6 +134,12 @@ pub trait PermissionBroker: Send + Sync {
     fn decide<'a>(&'a self, ask: AskRequest, cancel: &'a CancellationToken) -> BoxFuture<'a, Answer>;
 }
 
+/// Tells that something others write to may have changed. A hint: look to know.
+pub trait Changes: Send + Sync {
+    /// Resolves at the next change after this call, or when it is time to look anyway.
+    fn changed(&self) -> BoxFuture<'static, ()>;
+}
+
 /// What a gate says before a call.
 #[derive(Debug, Clone)]
 pub enum GateVerdict {

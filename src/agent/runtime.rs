@@ -1,6 +1,7 @@
 //! What all agents of one process share. Made once by the composition root, handed on as an `Arc`.
 
 use super::background::Background;
+use super::budget::Budget;
 use super::core::AgentCore;
 use super::definitions::Definitions;
 use super::disk::Disk;
@@ -68,6 +69,8 @@ pub struct Runtime {
     pub background: Background,
     /// Who may still be started.
     pub slots: Arc<Slots>,
+    /// Tokens and money of the whole tree: asked before each request, told after it.
+    pub budget: Budget,
     /// What tokens cost.
     pub prices: PriceTable,
     /// What agents find in their directories.

@@ -9,7 +9,7 @@ use super::definitions::query_source;
 use super::events::AgentEvent;
 use super::first::first_message;
 use super::life::live;
-use super::limits::Slot;
+use super::limits::{Slot, count_child};
 use super::permissions::Permissions;
 use super::pipeline::CANCELLED;
 use super::runtime::{Model, Runtime};
@@ -83,18 +83,23 @@ struct Prepared {
 pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOutput {
     let parent = Arc::clone(&request.parent);
     let runtime = Arc::clone(&parent.runtime);
-    if let Err(limit) = runtime.slots.start(parent.context.depth + 1) {
-        return ToolOutput::error(limit.to_string());
-    }
+    let counted = match count_child(&parent).await {
+        Ok(counted) => counted,
+        Err(why) => return ToolOutput::error(why),
+    };
     let lender = parent.place.get();
     let slot = tokio::select! {
         biased;
-        () = cancel.cancelled() => { runtime.slots.undo_start(); return ToolOutput::error(CANCELLED) }
-        slot = runtime.slots.place(lender.as_ref()) => slot,
+        () = cancel.cancelled() => return ToolOutput::error(CANCELLED),
+        slot = runtime.slots.place(lender.as_ref()) => match slot {
+            Ok(slot) => slot,
+            Err(error) => return ToolOutput::error(format!("The agent was not started: {error}.")),
+        },
     };
     let started = Instant::now();
     match start(&request, slot).await {
         Ok((mut built, meta_path, meta)) => {
+            counted.stays();
             let context = Arc::clone(&built.agent.core().context);
             let Some(inside) = runtime.background.enter(&context.id) else {
                 return ToolOutput::error(format!("The agent {} is running already.", context.id));
@@ -107,10 +112,7 @@ pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOu
             finish(&built, meta_path, meta, &end).await;
             result(&built, &end, &request.definition, started)
         }
-        Err(why) => {
-            runtime.slots.undo_start();
-            ToolOutput::error(format!("The agent was not started: {why}"))
-        }
+        Err(why) => ToolOutput::error(format!("The agent was not started: {why}")),
     }
 }
 

@@ -6,9 +6,11 @@
 
 mod forking;
 
+use super::budget::LimitReached;
 use super::core::AgentCore;
 use super::events::{AgentEvent, ResponseInfo, TurnSummary};
 use super::fork::seed::{Forked, fork_ends, request_ends};
+use super::limits::LimitError;
 use super::mail;
 use super::pipeline;
 use super::ports::Mailbox;
@@ -20,6 +22,7 @@ use crate::store::error::StoreError;
 use crate::tools::set::ToolSet;
 use crate::wire::block::{Block, BlockKind, ChatMessage, Role};
 use crate::wire::ids::{LineId, MessageId};
+use crate::wire::ledger::Used;
 use crate::wire::mail::Claimed;
 use crate::wire::usage::{Money, Usage};
 use std::collections::HashSet;
@@ -67,6 +70,18 @@ pub enum TurnError {
     /// The model would not go on.
     #[error("the model stopped: {0}")]
     Stopped(String),
+    /// A budget of the session is used up; no further request was begun.
+    #[error(transparent)]
+    Limit(#[from] LimitReached),
+}
+
+impl From<LimitError> for TurnError {
+    fn from(error: LimitError) -> Self {
+        match error {
+            LimitError::Reached(limit) => Self::Limit(limit),
+            LimitError::Store(error) => Self::Store(error),
+        }
+    }
 }
 
 /// The end of a turn.
@@ -88,6 +103,13 @@ pub struct TurnEnd {
     pub owes_answer: bool,
     /// True when the last response ended at its limit of tokens: the text breaks off.
     pub cut: bool,
+}
+
+impl TurnEnd {
+    /// True when it ended because a budget of the session is used up.
+    pub fn is_limit(&self) -> bool {
+        matches!(self.status, TurnStatus::Failed(TurnError::Limit(_)))
+    }
 }
 
 /// One agent.
@@ -207,6 +229,9 @@ impl Agent {
             // Best effort: the error itself is reported by whoever reads the end.
             let _ = self.transcript.append(vec![NewLine::system(WARNING, error.to_string())]).await;
         }
+        if let TurnStatus::Failed(TurnError::Limit(limit)) = &end.status {
+            self.observe(&AgentEvent::LimitReached(limit.clone()));
+        }
         if let TurnStatus::Failed(TurnError::Model(error)) = &end.status
             && !error.partial.trim().is_empty()
         {
@@ -236,6 +261,8 @@ impl Agent {
             if cancel.is_cancelled() {
                 return Ok(TurnStatus::Cancelled);
             }
+            // The same: mail that no request would follow stays unread.
+            self.core.runtime.budget.admit().await?;
             if !paused {
                 end.owes_answer |= self.deliver_mail().await?;
                 if self.history.last().is_none_or(|m| m.role == Role::Assistant) {
@@ -302,6 +329,11 @@ impl Agent {
         self.usage += response.usage;
         self.cost += cost;
         runtime.tally.count(&self.core.model.full, response.usage, cost);
+        let used = Used { usage: response.usage, cost };
+        if let Err(error) = runtime.budget.count(&self.core.context, &self.core.model.full, used).await {
+            // The answer is there and paid for; the next request is refused when the ledger stays broken.
+            self.observe(&AgentEvent::Notice(format!("what a response has used was not counted: {error}")));
+        }
         let info = ResponseInfo {
             cost,
             id: response.id,

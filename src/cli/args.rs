@@ -72,6 +72,12 @@ pub struct Shared {
     /// Agents that may be started; more are refused.
     #[arg(long, global = true, value_name = "N")]
     pub max_agents_total: Option<usize>,
+    /// Tokens that all agents of the session may use in its life: input, output, cache reads and writes.
+    #[arg(long, global = true, value_name = "N")]
+    pub max_tokens_total: Option<u64>,
+    /// US dollars that all agents of the session may cost in its life.
+    #[arg(long, global = true, value_name = "DOLLARS", value_parser = dollars)]
+    pub max_cost: Option<f64>,
     /// Headless: keeps an ask open for so long, to be answered with `festoon ask`.
     #[arg(long, global = true, value_name = "SECONDS")]
     pub ask_timeout: Option<u64>,
@@ -117,6 +123,11 @@ pub struct Shared {
     /// Shows more of what happens.
     #[arg(long, global = true, help_heading = None::<&str>)]
     pub verbose: bool,
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    let amount: Option<f64> = text.trim_start_matches('$').parse().ok();
+    amount.filter(|n| n.is_finite() && *n >= 0.0).ok_or_else(|| "an amount like 2.50 is wanted".to_owned())
 }
 
 /// Characters of a session's name that a person chooses.

@@ -5,9 +5,10 @@
 use super::background::background;
 use super::error::CliError;
 use super::setup::{Setup, no_model};
-use super::spent::Before;
+use super::spent::{self, Before};
 use super::trust::{self, Trust};
 use crate::agent::background::progress::Progress;
+use crate::agent::budget::Budget;
 use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, Tier, spawn_in};
 use crate::agent::definition_sources::{Discovery, discover};
@@ -18,7 +19,7 @@ use crate::agent::limits::Slots;
 use crate::agent::permissions::Permissions;
 use crate::agent::ports::{Mailbox, OpenGates, PermissionBroker};
 use crate::agent::runtime::{Model, ModelSource, Runtime};
-use crate::agent::tally::{ModelUse, Tally};
+use crate::agent::tally::Tally;
 use crate::exec::in_process::InProcessExecutor;
 use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
 use crate::model::connect::Connections;
@@ -33,6 +34,7 @@ use crate::store::error::StoreError;
 use crate::store::roster::Roster;
 use crate::store::{clock, lock, run};
 use crate::team::bubble::FileBroker;
+use crate::team::budget::{self, LimitLog};
 use crate::team::context::Team;
 use crate::team::executor::{BoxFuture, RunnerControl, RunnerExit, TeammateRunner};
 use crate::team::lead::Lead;
@@ -51,10 +53,12 @@ use crate::wire::background::StoppedBy;
 use crate::wire::definition::AgentDefinition;
 use crate::wire::error::ExitKind;
 use crate::wire::ids::{AgentId, AgentName, RunId, SessionId, TeamName};
-use crate::wire::limits::TOOL_CONCURRENCY;
+use crate::wire::ledger::Used;
+use crate::wire::limits::{MAX_DEPTH, TOOL_CONCURRENCY};
 use crate::wire::permission::{Behavior, PermissionMode, Rule, RuleSource};
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::BackendType;
+use crate::wire::usage::Usage;
 use crate::wire::worker::{AskPolicy, WorkerSpec};
 use futures_util::future::join_all;
 use sha2::{Digest, Sha256};
@@ -71,6 +75,8 @@ struct Models {
     /// Where answers are recorded, and the one provider that is.
     record: Option<PathBuf>,
     recorded: OnceLock<(&'static str, Arc<dyn ModelProvider>)>,
+    /// With a bound on money, a model of unknown price is none that can be used.
+    must_be_priced: Option<PriceTable>,
 }
 
 impl Models {
@@ -97,8 +103,15 @@ impl ModelSource for Models {
         };
         let parent: ModelRef = parent.parse().map_err(wrong)?;
         let found = self.names.resolve(wanted, &parent).map_err(wrong)?.anchored(&self.base);
+        let full = found.to_string();
+        if let Some(prices) = &self.must_be_priced
+            && prices.cost(&full, &Usage::default()).0.is_none()
+        {
+            let what = format!("the price of {full} is not known, and the session's cost is bounded");
+            return Err(ModelError::new(ModelErrorKind::Refused, what));
+        }
         let provider = self.recorded(self.connections.get(&found).map_err(wrong)?)?;
-        Ok(Model { full: found.to_string(), name: found.name, provider })
+        Ok(Model { full, name: found.name, provider })
     }
 }
 
@@ -194,9 +207,11 @@ fn make_runtime(
     definitions: Definitions,
     mut observers: Vec<Arc<dyn Observer>>,
     team: &Team,
-) -> Arc<Runtime> {
+) -> Result<Arc<Runtime>, CliError> {
     let settings = &setup.loaded.settings;
-    let slots = Arc::new(Slots::new(&settings.limits));
+    let ledger =
+        budget::shared(team).map_err(|e| CliError::new(ExitKind::Failed, "process", e.to_string(), ""))?;
+    let slots = Arc::new(Slots::new(settings.limits.max_depth.unwrap_or(MAX_DEPTH), ledger.clone()));
     let progress = Arc::new(Progress::default());
     observers.push(progress.clone());
     let observer: Arc<dyn Observer> = Arc::new(Fan(observers));
@@ -207,8 +222,9 @@ fn make_runtime(
         base: setup.cwd.clone(),
         record: setup.shared.record.as_ref().map(|path| setup.cwd.join(path)),
         recorded: OnceLock::new(),
+        must_be_priced: settings.limits.max_cost.map(|_| PriceTable::new(&settings.prices)),
     };
-    Arc::new(Runtime {
+    Ok(Arc::new(Runtime {
         paths: setup.paths.clone(),
         disk: setup.disk.clone(),
         models: Arc::new(models),
@@ -218,6 +234,7 @@ fn make_runtime(
         definitions,
         background,
         slots,
+        budget: Budget::new(ledger),
         prices: PriceTable::new(&settings.prices),
         surroundings: Known::default(),
         tally: Tally::default(),
@@ -225,7 +242,7 @@ fn make_runtime(
         tool_concurrency: settings.limits.tool_concurrency.unwrap_or(TOOL_CONCURRENCY),
         home: setup.environment.home(),
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-    })
+    }))
 }
 
 /// Where teammates can run, which backend new ones get, and why.
@@ -304,6 +321,7 @@ impl TeammateRunner for InProcess {
 pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError> {
     // Everything that can be refused is looked at before anything is made.
     let full = plan.model.to_string();
+    spent::check_prices(setup, &[&full])?;
     Connections::new(setup.connect_options()).get(&plan.model).map_err(no_model)?;
     let mode = permission_mode(setup, plan.default_mode)?;
     let mut discovery = discover(&setup.paths.user_agents(), &setup.cwd, setup.shared.agents.as_deref());
@@ -411,11 +429,13 @@ async fn assemble(
     let (resumes, takes_over) = (checked.resumes, checked.takes_over);
     let project = setup.paths.project(&setup.cwd);
     let reporters = Arc::new(Reporters::default());
-    let mut observers: Vec<Arc<dyn Observer>> = vec![reporters.clone()];
+    let is_first = spent::begin(setup, &team, &id).await?;
+    let mut observers: Vec<Arc<dyn Observer>> =
+        vec![reporters.clone(), Arc::new(LimitLog::new(team.clone()))];
     observers.extend(checked.observers);
     let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     let definitions = Definitions::new(definitions);
-    let runtime = make_runtime(setup, Arc::clone(&kit), definitions, observers, &team);
+    let runtime = make_runtime(setup, Arc::clone(&kit), definitions, observers, &team)?;
 
     let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, None));
     let host = Host {
@@ -468,15 +488,18 @@ async fn assemble(
         fork: None,
         max_rounds: setup.shared.max_turns,
     };
-    let mut before = if takes_over { Before::look(&team).await? } else { Before::default() };
     let record = lead_record(&team, &run_id, full.clone())?;
     let reporter = Arc::new(Reporter::new(team.clone(), AgentName::team_lead(), record));
     reporters.add(&reporter);
     let built = build(&runtime, agent_plan).await?;
     let unanswered = resumes && built.unanswered;
     reporter.set_state(AgentState::Starting).await?;
-    let RunRecord { usage, cost, .. } = reporter.record();
-    before.add_leader(&full, ModelUse { usage, cost_usd: cost });
+    if is_first {
+        let RunRecord { usage, cost, .. } = reporter.record();
+        spent::seed(&team, &runtime, &full, Used { usage, cost }).await?;
+    }
+    let before = spent::before(&runtime).await?;
+    spent::check_before(setup, &before)?;
     reporter.set_state(AgentState::Idle).await?;
     drop(spawn_in(&context, Arc::clone(&reporter).flush(stop.clone())));
     let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, &stop);
@@ -484,7 +507,7 @@ async fn assemble(
     warnings.extend(trust::warning(&setup.cwd, &setup.withheld()));
     warnings.extend(discovery.errors.into_iter().chain(discovery.warnings));
     warnings.extend(built.notices);
-    let mut taken_over = if takes_over { lead.supervisor.take_over(&runtime).await } else { Vec::new() };
+    let mut taken_over = if takes_over { lead.supervisor.take_over().await } else { Vec::new() };
     taken_over.extend(runtime.background.reconcile(&context).await?);
     Ok(Session {
         lead,
@@ -625,8 +648,16 @@ impl Session {
             troubles.push(error.to_string());
         }
         self.stop.cancel();
-        if let Err(error) = session::remove_if_unused(&self.team).await {
-            troubles.push(error.to_string());
+        let ledger = self.runtime.budget.ledger().await;
+        match (session::remove_if_unused(&self.team).await, ledger) {
+            (Ok(false), _) => {}
+            (Ok(true), Ok(ledger)) => {
+                let lead = &self.lead.agent.core().context;
+                if let Err(error) = spent::keep(&self.runtime, lead, ledger).await {
+                    troubles.push(error.report.message);
+                }
+            }
+            (Ok(true), Err(error)) | (Err(error), _) => troubles.push(error.to_string()),
         }
         troubles
     }
@@ -650,13 +681,13 @@ pub async fn worker(
         ));
     }
     let reporters = Arc::new(Reporters::default());
-    let mut all: Vec<Arc<dyn Observer>> = vec![reporters.clone()];
+    let mut all: Vec<Arc<dyn Observer>> = vec![reporters.clone(), Arc::new(LimitLog::new(team.clone()))];
     all.extend(observers);
     let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     // A kind that only this session knows was resolved by the leader before it got here.
     let mut discovery = discover(&setup.paths.user_agents(), &setup.cwd, None);
     drop(trust::restrict(&mut discovery, setup.trust)); // the leader has named it
-    let runtime = make_runtime(setup, kit, Definitions::new(discovery.definitions()), all, &team);
+    let runtime = make_runtime(setup, kit, Definitions::new(discovery.definitions()), all, &team)?;
     let what = setup.loaded.settings.orphaned_workers;
     let watch =
         orphan::watch(team.clone(), spec.name.clone(), spec.incarnation, what, control.cancel.clone());

@@ -13,6 +13,7 @@ use super::spent::{self, Spent};
 use super::stdin;
 use super::text;
 use super::view;
+use crate::agent::budget::LimitReached;
 use crate::agent::context::{AgentContext, spawn_in};
 use crate::agent::events::{AgentEvent, Observer};
 use crate::agent::first::user_message;
@@ -222,6 +223,19 @@ impl Outcome {
         }
     }
 
+    /// A budget ended it; what was said until then is the result.
+    fn limit(&mut self, limit: &LimitReached) {
+        let CliError { exit, report } = limit_error(limit);
+        self.exit = worst(self.exit.into_iter().chain([exit]));
+        self.object.is_error = true;
+        self.object.subtype = Subtype::ErrorLimit;
+        if self.object.result.is_empty() {
+            self.is_answer = false;
+            self.object.result.clone_from(&report.message);
+        }
+        self.object.error = Some(report);
+    }
+
     /// There is no answer but an error.
     fn fail(&mut self, error: CliError) {
         self.is_answer = false;
@@ -290,7 +304,7 @@ impl Run {
         if !end.text.trim().is_empty() {
             self.text.clone_from(&end.text);
         }
-        if end.rounds > 0 || self.last.is_none() {
+        if end.rounds > 0 || end.is_limit() || self.last.is_none() {
             self.last = Some(end);
         }
     }
@@ -304,7 +318,7 @@ impl Run {
         });
         let tally = &session.runtime.tally;
         let Spent { total, by_model } =
-            spent::this_run(&session.team, &session.runtime, &session.before).await.unwrap_or_else(|error| {
+            spent::this_run(&session.runtime, &session.before).await.unwrap_or_else(|error| {
                 troubles.push(error);
                 spent::in_process(&session.runtime)
             });
@@ -345,6 +359,7 @@ impl Run {
             return;
         }
         match self.last.as_ref().map(|end| &end.status) {
+            Some(TurnStatus::Failed(TurnError::Limit(limit))) => outcome.limit(limit),
             Some(TurnStatus::Failed(error)) => {
                 outcome.object.partial = partial(error);
                 outcome.fail(turn_error(error));
@@ -379,8 +394,12 @@ impl Run {
 fn partial(error: &TurnError) -> Option<String> {
     match error {
         TurnError::Model(error) => Some(error.partial.clone()).filter(|text| !text.trim().is_empty()),
-        TurnError::Store(_) | TurnError::Stopped(_) => None,
+        TurnError::Store(_) | TurnError::Stopped(_) | TurnError::Limit(_) => None,
     }
+}
+
+fn limit_error(limit: &LimitReached) -> CliError {
+    CliError::new(ExitKind::Limit, "limit", limit.what.clone(), limit.hint.clone())
 }
 
 /// A failed turn as an error that ends the program.
@@ -388,6 +407,7 @@ pub fn turn_error(error: &TurnError) -> CliError {
     match error {
         TurnError::Model(error) => error.into(),
         TurnError::Store(error) => CliError { exit: ExitKind::Failed, report: error.report() },
+        TurnError::Limit(limit) => limit_error(limit),
         TurnError::Stopped(why) => CliError::new(
             ExitKind::Failed,
             "stopped",

@@ -157,6 +157,8 @@ fn load(paths: &Paths, cwd: &Path, shared: &Shared, trust: Trust) -> Result<Load
     limits.max_depth = shared.max_depth.or(limits.max_depth);
     limits.max_agents = shared.max_agents.or(limits.max_agents);
     limits.max_agents_total = shared.max_agents_total.or(limits.max_agents_total);
+    limits.max_tokens_total = shared.max_tokens_total.or(limits.max_tokens_total);
+    limits.max_cost = shared.max_cost.or(limits.max_cost);
     Ok(loaded)
 }
 

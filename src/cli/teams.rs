@@ -10,10 +10,11 @@ use super::out::warning;
 use crate::store::error::StoreError;
 use crate::store::paths::{HOME_VARIABLE, Paths, TeamPaths};
 use crate::store::roster::Roster;
-use crate::store::{asks, inbox, lock, run, slug, watch};
+use crate::store::{asks, inbox, ledger, lock, run, slug, watch};
 use crate::wire::ask::AskStatus;
 use crate::wire::error::ExitKind;
 use crate::wire::ids::{AgentName, TeamName};
+use crate::wire::ledger::LedgerFile;
 use crate::wire::open::Open;
 use crate::wire::run::AgentState;
 use crate::wire::team::{Member, TeamFile};
@@ -49,6 +50,8 @@ pub struct TeamView {
     pub leader_alive: bool,
     /// The leader, then the members in the order they joined, the latest of each name.
     pub rows: Vec<Row>,
+    /// What all of it has used, and its bounds; `None` for teams that keep no ledger.
+    pub ledger: Option<LedgerFile>,
     /// What could not be read.
     pub troubles: Vec<StoreError>,
 }
@@ -67,6 +70,10 @@ impl TeamView {
                 keep(error);
                 BTreeMap::new()
             });
+        let ledger = ledger::kept(&paths.ledger()).unwrap_or_else(|error| {
+            keep(error);
+            None
+        });
         let shared = watch::is_network_fs(paths.dir());
         let lead = AgentName::team_lead();
         // A lock whose holder's process is gone is that of a new leader, or is about to be let go.
@@ -120,7 +127,7 @@ impl TeamView {
             }
         }
         let leader_alive = holds || rows[0].lives;
-        Self { paths, roster, leader_alive, rows, troubles }
+        Self { paths, roster, leader_alive, rows, ledger, troubles }
     }
 
     /// Its name.

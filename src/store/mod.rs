@@ -14,6 +14,7 @@ pub mod events;
 pub mod history;
 pub mod inbox;
 pub mod jsonl;
+pub mod ledger;
 pub mod lock;
 pub mod members;
 pub mod own;

@@ -248,6 +248,22 @@ impl TeamPaths {
     pub fn events(&self) -> PathBuf {
         self.dir.join("events.jsonl")
     }
+    /// What the whole team has started, runs and has used.
+    pub fn ledger(&self) -> PathBuf {
+        self.dir.join("ledger.json")
+    }
+    /// The lock of the ledger.
+    pub fn ledger_lock(&self) -> PathBuf {
+        self.dir.join("ledger.lock")
+    }
+    /// Until when requests to a provider are held back.
+    pub fn rate(&self) -> PathBuf {
+        self.dir.join("rate.json")
+    }
+    /// The lock of that file.
+    pub fn rate_lock(&self) -> PathBuf {
+        self.dir.join("rate.lock")
+    }
     /// What workers are started with.
     pub fn specs_dir(&self) -> PathBuf {
         self.dir.join("specs")
@@ -305,6 +321,10 @@ impl ProjectPaths {
     /// Everything of a session that is not its main transcript.
     pub fn session_dir(&self, session: &SessionId) -> PathBuf {
         self.dir.join(stem(session))
+    }
+    /// What a session has used, when its team is gone.
+    pub fn ledger(&self, session: &SessionId) -> PathBuf {
+        self.session_dir(session).join("ledger.json")
     }
     /// The transcripts of a session's other agents.
     pub fn sidechains(&self, session: &SessionId) -> PathBuf {

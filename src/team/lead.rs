@@ -43,6 +43,8 @@ pub struct Lead {
     reporters: Arc<Reporters>,
     interrupts: watch::Receiver<u64>,
     asks: Arc<OpenAsks>,
+    /// Whether the last turn ended at a budget: mail starts none then, for its answer would not begin.
+    held: bool,
 }
 
 /// What one look at the team saw; two equal looks in a row are one consistent picture, since every
@@ -84,7 +86,16 @@ impl Lead {
                 }
             }
         }));
-        Self { agent, mailbox, supervisor, reporter, reporters, interrupts, asks: Arc::default() }
+        Self {
+            agent,
+            mailbox,
+            supervisor,
+            reporter,
+            reporters,
+            interrupts,
+            asks: Arc::default(),
+            held: false,
+        }
     }
 
     fn team(&self) -> &Team {
@@ -103,6 +114,7 @@ impl Lead {
         while end.owes_answer && matches!(end.status, TurnStatus::Cancelled) && !cancel.is_cancelled() {
             end = self.one_turn(TurnInput::Continue, cancel).await;
         }
+        self.held = end.is_limit();
         self.mailbox.after_turn(end.rounds > 0).await;
         let delivered = self.mailbox.delivered_seq();
         self.reporter.change(|r| r.delivered_seq = r.delivered_seq.max(delivered)).await?;
@@ -128,9 +140,9 @@ impl Lead {
         }
     }
 
-    /// Whether mail waits that starts a turn.
+    /// Whether mail waits that starts a turn; none does once a budget is used up.
     pub async fn has_mail(&self) -> bool {
-        self.mailbox.wakes().await
+        !self.held && self.mailbox.wakes().await
     }
 
     /// Waits until mail starts a turn.
@@ -187,6 +199,8 @@ impl Lead {
         let (team, queue) = (self.team().clone(), Arc::clone(&self.asks));
         let dir = team.paths.dir().to_owned();
         let disk = team.disk.clone();
+        // At a budget nobody begins anything; what is unread stays.
+        let held = self.held;
         disk.run(&dir, move || {
             let mut picture = Picture { busy: background > 0, ..Picture::default() };
             for name in living {
@@ -201,7 +215,8 @@ impl Lead {
                 };
                 match run::load(&team.paths, &name) {
                     Ok(Some(record)) => {
-                        picture.busy |= record.state != AgentState::Idle || counts.waiting_turn > 0;
+                        let will_work = counts.waiting_turn > 0 && !held;
+                        picture.busy |= record.state != AgentState::Idle || will_work;
                         picture.members.push((
                             name,
                             record.run_id.clone(),

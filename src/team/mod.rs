@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod bubble;
+pub mod budget;
 pub mod context;
 pub mod ending;
 pub mod executor;

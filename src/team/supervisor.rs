@@ -15,7 +15,7 @@ use super::registry::BackendRegistry;
 use super::spawn::{SpawnDefaults, TeammateRequest};
 use super::wake::Topic;
 use crate::agent::context::{AgentContext, spawn_in};
-use crate::agent::runtime::Runtime;
+use crate::agent::limits::Started;
 use crate::store::{clock, run};
 use crate::wire::event::EventKind;
 use crate::wire::frame::ShutdownRequest;
@@ -55,7 +55,7 @@ enum Order {
     Spawn(TeammateRequest, oneshot::Sender<Result<Spawned, String>>),
     Spawned { name: AgentName, run_id: RunId, outcome: Result<Arc<dyn TeammateHandle>, String> },
     Stop { name: AgentName, stop: Stop, leaves: bool, done: Option<oneshot::Sender<StopOutcome>> },
-    TakeOver(Arc<Runtime>, oneshot::Sender<Vec<String>>),
+    TakeOver(oneshot::Sender<Vec<String>>),
     Unsaid(oneshot::Sender<Vec<String>>),
     Living(oneshot::Sender<Vec<AgentName>>),
     Answered { from: AgentName, request_id: String, refused: Option<String> },
@@ -139,9 +139,9 @@ impl Supervisor {
     }
 
     /// Takes over the members that a dead leader left behind; one sentence for each.
-    pub async fn take_over(&self, runtime: &Arc<Runtime>) -> Vec<String> {
+    pub async fn take_over(&self) -> Vec<String> {
         let (done, sentences) = oneshot::channel();
-        self.order(Order::TakeOver(Arc::clone(runtime), done));
+        self.order(Order::TakeOver(done));
         sentences.await.unwrap_or_default()
     }
 
@@ -202,20 +202,16 @@ struct Charge {
     agreed_elsewhere: bool,
     /// Whether it was started anew here; a restarted one has a history to lose when it fails again.
     is_new: bool,
+    /// Its count among all that were started, until it is ready.
+    counted: Option<Started>,
     listed: bool,
-    runtime: Arc<Runtime>,
     notes: Vec<String>,
     unanswered: Option<String>,
     offers: Offered,
 }
 
 impl Charge {
-    fn new(
-        runtime: Arc<Runtime>,
-        spec: WorkerSpec,
-        life: Lifecycle,
-        handle: Option<Arc<dyn TeammateHandle>>,
-    ) -> Self {
+    fn new(spec: WorkerSpec, life: Lifecycle, handle: Option<Arc<dyn TeammateHandle>>) -> Self {
         Self {
             spec,
             life,
@@ -226,8 +222,8 @@ impl Charge {
             asked: false,
             agreed_elsewhere: false,
             is_new: true,
+            counted: None,
             listed: true,
-            runtime,
             notes: Vec::new(),
             unanswered: None,
             offers: Offered::default(),
@@ -274,7 +270,7 @@ impl Work {
             Order::Spawn(request, done) => self.spawn(request, done).await,
             Order::Spawned { name, run_id, outcome } => self.spawned(&name, &run_id, outcome).await,
             Order::Stop { name, stop, leaves, done } => self.stop(&name, stop, leaves, done).await,
-            Order::TakeOver(runtime, done) => self.take_over(runtime, done).await,
+            Order::TakeOver(done) => self.take_over(done).await,
             Order::Unsaid(done) => {
                 // The asker may be gone.
                 let _ = done.send(self.unsaid.clone());

@@ -25,6 +25,7 @@ use crate::agent::turn::{Agent, TurnEnd, TurnInput, TurnStatus};
 use crate::os::file::resolve;
 use crate::os::process;
 use crate::store::clock;
+use crate::store::error::StoreError;
 use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, IdleNotification, IdleReason, ShutdownAnswer};
 use crate::wire::ids::AgentName;
@@ -34,12 +35,15 @@ use crate::wire::task::{Task, TaskId, TaskStatus};
 use crate::wire::worker::WorkerSpec;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// The tools a teammate has whatever its definition says (contract §16): without them it reaches nobody
 /// and sees no work.
 const ALWAYS: [&str; 5] = ["SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"];
+/// A wait for a place that takes longer is told in the run record.
+const SAYS_THAT_IT_WAITS: Duration = Duration::from_millis(200);
 
 /// How the leader hears of an ask whose file was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +162,8 @@ struct Teammate {
     controls: mpsc::UnboundedReceiver<Control>,
     spec: WorkerSpec,
     first: Option<TurnInput>,
+    /// Whether its last turn ended at a budget of the session: no mail starts another until it is raised.
+    held: bool,
 }
 
 impl Teammate {
@@ -237,6 +243,7 @@ impl Teammate {
             controls,
             spec: spec.clone(),
             first,
+            held: false,
         })
     }
 
@@ -282,7 +289,11 @@ impl Teammate {
             let reporter = &self.reporter;
             let agent = &mut self.agent;
             let turn = async {
-                core.place.set(take_place(&core.runtime.slots, reporter, &cancel).await);
+                match take_place(&core.runtime.slots, reporter, &cancel).await {
+                    Ok(place) => core.place.set(place),
+                    // Better one too many at once than none.
+                    Err(error) => tracing::warn!(%error, "a place could not be taken in the ledger"),
+                }
                 agent.turn(input, &cancel).await
             };
             tokio::pin!(turn);
@@ -310,6 +321,7 @@ impl Teammate {
             }
         };
         self.agent.core().place.set(None);
+        self.held = end.is_limit();
         self.mailbox.after_turn(end.rounds > 0).await;
         let delivered = self.mailbox.delivered_seq();
         if agreed.is_cancelled() {
@@ -345,12 +357,20 @@ impl Teammate {
     /// Waits for mail that starts a turn, or the end. Costs nothing meanwhile.
     async fn wait(&mut self, control: &RunnerControl) -> Next {
         loop {
-            if self.mailbox.wakes().await {
+            let runtime = Arc::clone(&self.agent.core().runtime);
+            // Before the look, so that no change is missed after it.
+            let raised = runtime.budget.changed();
+            if self.held && runtime.budget.admit().await.is_ok() {
+                self.held = false;
+                return Next::Turn(TurnInput::Continue);
+            }
+            if !self.held && self.mailbox.wakes().await {
                 return Next::Turn(TurnInput::Mail);
             }
             tokio::select! {
                 biased;
                 () = control.cancel.cancelled() => return Next::Leave(Leave::Cancelled),
+                () = raised, if self.held => {}
                 Some(word) = self.controls.recv() => {
                     if let Control::Leave { request_id } = word {
                         return Next::Leave(Leave::Agreed(Some(request_id)));
@@ -376,6 +396,7 @@ impl Teammate {
         let (reason, error) = match &end.status {
             TurnStatus::Completed | TurnStatus::MaxRounds => (IdleReason::Available, None),
             TurnStatus::Cancelled => (IdleReason::Interrupted, None),
+            TurnStatus::Failed(error) if end.is_limit() => (IdleReason::Blocked, Some(error.to_string())),
             TurnStatus::Failed(error) => (IdleReason::Failed, Some(error.to_string())),
         };
         let result = Some(end.text.clone()).filter(|t| !t.trim().is_empty());
@@ -385,9 +406,8 @@ impl Teammate {
             (IdleReason::Available, 0) => return,
             (IdleReason::Available, _) => format!("{} is idle.", self.spec.name),
             (IdleReason::Interrupted, _) => format!("{} was interrupted and is idle.", self.spec.name),
-            (IdleReason::Failed | IdleReason::Blocked, _) => {
-                format!("{} failed and is idle.", self.spec.name)
-            }
+            (IdleReason::Failed, _) => format!("{} failed and is idle.", self.spec.name),
+            (IdleReason::Blocked, _) => format!("{} has reached a limit and is idle.", self.spec.name),
         };
         let task_id = self.open_task().await;
         let text = match task_id {
@@ -436,13 +456,18 @@ impl Teammate {
 }
 
 /// Waits for a place among the running agents, and says so meanwhile; `None` when cancelled.
-async fn take_place(slots: &Arc<Slots>, reporter: &Reporter, cancel: &CancellationToken) -> Option<Slot> {
+async fn take_place(
+    slots: &Arc<Slots>,
+    reporter: &Reporter,
+    cancel: &CancellationToken,
+) -> Result<Option<Slot>, StoreError> {
     let place = slots.place(None);
     tokio::pin!(place);
     tokio::select! {
         biased;
-        slot = &mut place => return Some(slot),
-        () = std::future::ready(()) => {}
+        () = cancel.cancelled() => return Ok(None),
+        slot = &mut place => return slot.map(Some),
+        () = tokio::time::sleep(SAYS_THAT_IT_WAITS) => {}
     }
     let said = reporter.change(|record| record.current_tool = Some("waits for a free place".to_owned()));
     if let Err(error) = said.await {
@@ -450,8 +475,8 @@ async fn take_place(slots: &Arc<Slots>, reporter: &Reporter, cancel: &Cancellati
     }
     tokio::select! {
         biased;
-        () = cancel.cancelled() => None,
-        slot = place => Some(slot),
+        () = cancel.cancelled() => Ok(None),
+        slot = place => slot.map(Some),
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Topic {
     Team,
     /// The event log, whoever wrote to it.
     Log,
+    /// The ledger of limits.
+    Ledger,
 }
 
 #[derive(Default)]
@@ -92,11 +94,22 @@ impl WakeHub {
         let whole = Arc::clone(&signals);
         let log = Arc::clone(&signals);
         let events = team.events();
+        let (ledger, rate) = (team.ledger(), team.rate());
         let guards = vec![
             watcher.watch(&team.inboxes(), move |file| inboxes.inbox_changed(file))?,
             watcher.watch(&team.run_dir(), move |_| runs.poke(Topic::Runs))?,
             watcher.watch(&team.asks_dir(), move |_| asks.poke(Topic::Asks))?,
-            watcher.watch(team.dir(), move |_| whole.poke(Topic::Team))?,
+            watcher.watch(team.dir(), move |file| {
+                // The ledger changes with every response; that is nothing new about the team.
+                if ledger.file_name() == Some(file) {
+                    whole.poke(Topic::Ledger);
+                } else if rate.file_name() != Some(file) {
+                    whole.poke(Topic::Team);
+                }
+                if file.is_empty() {
+                    whole.poke(Topic::Ledger);
+                }
+            })?,
             watcher.watch_appends(team.dir(), events.file_name().unwrap_or_default(), move |_| {
                 log.poke(Topic::Log);
             })?,

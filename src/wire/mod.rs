@@ -15,6 +15,7 @@ pub mod event;
 pub mod fork;
 pub mod frame;
 pub mod ids;
+pub mod ledger;
 pub mod limits;
 pub mod mail;
 pub mod open;

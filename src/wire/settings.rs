@@ -1,5 +1,6 @@
 //! Settings files (contract §14): every key is optional, every key here is read by something.
 
+use super::limits::{MAX_AGENTS, MAX_AGENTS_TOTAL, MAX_DEPTH, TOOL_CONCURRENCY};
 use super::permission::PermissionMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,17 +92,26 @@ pub struct PermissionSettings {
     pub additional_directories: Vec<String>,
 }
 
-/// Bounds of the tree of agents; `None` is the default of `wire::limits`.
+/// Bounds of the tree of agents, across all its processes. `None` is the default of `wire::limits`; of
+/// tokens and money, no bound.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LimitSettings {
-    /// Deepest agent.
+    /// The deepest agent that may exist; the main agent is 0.
+    #[schemars(extend("default" = MAX_DEPTH))]
     pub max_depth: Option<u32>,
-    /// Running at once.
+    /// Agents that run at once, the main agent not counted; more wait.
+    #[schemars(extend("default" = MAX_AGENTS))]
     pub max_agents: Option<usize>,
-    /// In the whole session.
+    /// Agents that a session may start in its life; more are refused.
+    #[schemars(extend("default" = MAX_AGENTS_TOTAL))]
     pub max_agents_total: Option<usize>,
-    /// Concurrency-safe tool calls at once.
+    /// Tokens that all agents of a session may use in its life; then it ends in order.
+    pub max_tokens_total: Option<u64>,
+    /// US dollars that all agents of a session may cost in its life; then it ends in order.
+    pub max_cost: Option<f64>,
+    /// Concurrency-safe tool calls of one message that run at once.
+    #[schemars(extend("default" = TOOL_CONCURRENCY))]
     pub tool_concurrency: Option<usize>,
 }
 

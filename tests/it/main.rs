@@ -10,6 +10,7 @@ mod crash;
 mod demo;
 mod disk;
 mod headless;
+mod limits;
 mod mailbox;
 mod model_errors;
 mod panes;

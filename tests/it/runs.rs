@@ -70,7 +70,7 @@ fn an_answer_is_printed_when_the_books_cannot_be_read() {
     server.on(prompt("ID:lead"), [[gate("go"), say("The answer.")].into()]);
     let running = world.festoon(["-p", "ID:lead", "--output-format", "json"]).start();
     server.reached("go");
-    std::fs::write(world.teams()[0].join("team.json"), "{").expect("damages");
+    std::fs::write(world.teams()[0].join("ledger.json"), "{").expect("damages");
     server.open("go");
     let done = running.wait();
     done.code(1);

@@ -56,6 +56,7 @@ impl Background {
             biased;
             () = entry.cancel.cancelled() => Err(TaskEnd::new(Outcome::Cancelled)),
             slot = self.0.parts.slots.place_beside(move || launcher.place.offered()) => {
+                let slot = slot.map_err(|error| TaskEnd::failed(error.to_string()))?;
                 self.begins(entry).await;
                 Ok(Some(slot))
             }

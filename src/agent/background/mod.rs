@@ -255,7 +255,7 @@ impl Background {
             ),
             false => None,
         };
-        let slot = if takes_place { self.0.parts.slots.try_place(None) } else { None };
+        let slot = if takes_place { self.0.parts.slots.try_place().await? } else { None };
         let queued = takes_place && slot.is_none();
         let state = if queued { TaskState::Queued } else { TaskState::Running };
         let launcher = Arc::clone(&launch.launcher);

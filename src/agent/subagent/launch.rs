@@ -5,6 +5,7 @@ use crate::agent::background::{Launch, Launched, Outcome, TaskControl, TaskEnd};
 use crate::agent::events::AgentEvent;
 use crate::agent::first::first_message;
 use crate::agent::life::live;
+use crate::agent::limits::count_child;
 use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
 use crate::wire::background::{TaskKind, TaskState, TaskUsage};
 use crate::wire::ids::BackgroundId;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 pub async fn launch(request: SubagentRequest) -> Result<Launched, String> {
     let parent = Arc::clone(&request.parent);
     let runtime = Arc::clone(&parent.runtime);
-    runtime.slots.start(parent.context.depth + 1).map_err(|limit| limit.to_string())?;
+    let counted = count_child(&parent).await?;
     let launched = match prepare(&request, Beside::Background).await {
         Ok(prepared) => {
             let launch = Launch {
@@ -33,10 +34,9 @@ pub async fn launch(request: SubagentRequest) -> Result<Launched, String> {
         }
         Err(why) => Err(why),
     };
-    launched.map_err(|why| {
-        runtime.slots.undo_start();
-        format!("The agent was not started: {why}.").replace("..", ".")
-    })
+    let launched = launched.map_err(|why| format!("The agent was not started: {why}.").replace("..", "."))?;
+    counted.stays();
+    Ok(launched)
 }
 
 /// What a run begins with.

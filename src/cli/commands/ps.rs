@@ -8,6 +8,8 @@ use crate::cli::teams::row::Row;
 use crate::cli::teams::{self, Desk, TeamView};
 use crate::cli::{status, view, words};
 use crate::wire::error::ExitKind;
+use crate::wire::ledger::{LedgerFile, Used};
+use crate::wire::usage::Money;
 use anstyle::{AnsiColor, Style};
 
 /// The arguments.
@@ -65,7 +67,25 @@ pub fn heading(team: &TeamView) -> String {
         "lost" => format!(": its leader is gone; `festoon team delete {}` removes it", team.name()),
         _ => String::new(),
     };
-    format!("{bold}{}{bold:#} {style}{state}{style:#}{what}", words::line(team.display()))
+    let dim = Style::new().dimmed();
+    let used = team.ledger.as_ref().map(used).unwrap_or_default();
+    format!("{bold}{}{bold:#} {style}{state}{style:#}{what}{dim}{used}{dim:#}", words::line(team.display()))
+}
+
+/// What a team has used, with its budgets: ` · 12.3k of 200.0k tokens · $0.120`.
+fn used(ledger: &LedgerFile) -> String {
+    let total = ledger.total();
+    if total == Used::default() {
+        return String::new();
+    }
+    let of = |bound: Option<String>| bound.map_or_else(String::new, |bound| format!(" of {bound}"));
+    let tokens = of(ledger.limits.max_tokens_total.map(status::tokens));
+    let money = of(ledger.limits.max_cost.map(|most| status::money(Money(Some(most)))));
+    format!(
+        " · {}{tokens} tokens · {}{money}",
+        status::tokens(total.usage.total()),
+        status::money(total.cost)
+    )
 }
 
 /// The colour of a state, of an agent or of a team.

@@ -71,12 +71,12 @@ impl Lines {
             EventKind::Idle => "idle",
             EventKind::Exit | EventKind::Lost => "teammate_ended",
             EventKind::Notice => "notice",
+            EventKind::Limit => "limit",
             EventKind::Ready
             | EventKind::Deliver
             | EventKind::Undeliverable
             | EventKind::Refused
             | EventKind::Task
-            | EventKind::Limit
             | EventKind::Shutdown
             | EventKind::Fork => return,
         };

@@ -14,7 +14,7 @@ use crate::agent::runtime::Runtime;
 use crate::cli::compose::Session;
 use crate::cli::error::CliError;
 use crate::cli::signals::Signalled;
-use crate::cli::spent::{self, Before};
+use crate::cli::spent;
 use crate::cli::status::AgentStatus;
 use crate::cli::status::{self, money, tokens};
 use crate::cli::text;
@@ -28,6 +28,7 @@ use crate::team::wake::{Signal, Topic};
 use crate::wire::ids::AgentName;
 use crate::wire::mail::Draft;
 use crate::wire::run::AgentState;
+use crate::wire::usage::Money;
 use anstyle::Style;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -77,7 +78,6 @@ pub struct Desk {
     changes: Signal,
     asks: Asks,
     team: Team,
-    before: Before,
     runtime: Arc<Runtime>,
     core: Arc<AgentCore>,
     supervisor: Supervisor,
@@ -95,7 +95,6 @@ impl Desk {
             signals,
             changes: team.hub.signal(Topic::Asks),
             asks: Asks::new(team.clone()),
-            before: session.before.clone(),
             runtime: Arc::clone(&session.runtime),
             core: Arc::clone(session.lead.agent.core()),
             supervisor: session.lead.supervisor.clone(),
@@ -267,7 +266,7 @@ impl Desk {
     }
 
     async fn cost(&self) -> Result<Vec<String>, CliError> {
-        let spent = spent::so_far(&self.team, &self.runtime, &self.before).await?;
+        let (spent, _) = spent::so_far(&self.runtime).await?;
         let row = |name: &str, used: &crate::agent::tally::ModelUse| {
             let usage = &used.usage;
             format!(
@@ -285,15 +284,15 @@ impl Desk {
 
     /// The line after a turn: model, mode, tokens, cost, agents.
     pub async fn status(&self) -> Result<(), CliError> {
-        let spent = spent::so_far(&self.team, &self.runtime, &self.before).await?;
+        let (spent, limits) = spent::so_far(&self.runtime).await?;
         let agents = status::look(&self.team).await?;
         self.learn_names(&agents);
         let living: Vec<_> = agents.iter().skip(1).filter(|a| !a.state.is_over()).collect();
         let mut parts = vec![
             short(&self.core.model.name).to_owned(),
             self.core.permissions.mode().as_str().to_owned(),
-            format!("{} tokens", tokens(spent.total.usage.total())),
-            money(spent.total.cost_usd),
+            format!("{} tokens", of(tokens(spent.total.usage.total()), limits.max_tokens_total.map(tokens))),
+            of(money(spent.total.cost_usd), limits.max_cost.map(|most| money(Money(Some(most))))),
         ];
         if !living.is_empty() {
             let working = living.iter().filter(|a| a.state == AgentState::Working).count();
@@ -336,6 +335,11 @@ impl Desk {
         }
         self.console.printer.lines(&lines);
     }
+}
+
+/// `used of bound`, or what was used alone.
+fn of(used: String, bound: Option<String>) -> String {
+    bound.map_or_else(|| used.clone(), |bound| format!("{used} of {bound}"))
 }
 
 /// A model's name without the path or owner before it.

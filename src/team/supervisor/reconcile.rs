@@ -2,7 +2,6 @@
 //! process, and mark the rest as lost, with the reason (spec §18).
 
 use super::{Charge, Work};
-use crate::agent::runtime::Runtime;
 use crate::os::process;
 use crate::store::{run, spec};
 use crate::team::ending::{self, verdict_on_absent};
@@ -21,7 +20,7 @@ use tokio::sync::oneshot;
 
 impl Work {
     /// Takes over every member that has not ended; one sentence for each, for the person.
-    pub(super) async fn take_over(&mut self, runtime: Arc<Runtime>, done: oneshot::Sender<Vec<String>>) {
+    pub(super) async fn take_over(&mut self, done: oneshot::Sender<Vec<String>>) {
         let members: Vec<Member> = match self.parts.team.roster().await {
             Ok(roster) => {
                 roster.members.iter().filter(|m| m.ended.is_none()).map(|m| m.known.clone()).collect()
@@ -35,7 +34,7 @@ impl Work {
         let mut silent = vec![AgentName::team_lead()];
         let mut sentences = Vec::new();
         for member in members {
-            let (sentence, asks_on) = self.take_over_one(&runtime, &member).await;
+            let (sentence, asks_on) = self.take_over_one(&member).await;
             sentences.push(sentence);
             if !asks_on {
                 silent.push(member.agent_name);
@@ -52,7 +51,7 @@ impl Work {
     }
 
     /// What became of a member, and whether its open asks still have somebody who waits.
-    async fn take_over_one(&mut self, runtime: &Arc<Runtime>, member: &Member) -> (String, bool) {
+    async fn take_over_one(&mut self, member: &Member) -> (String, bool) {
         let name = &member.agent_name;
         let team = &self.parts.team;
         let (paths, who) = (team.paths.clone(), name.clone());
@@ -71,14 +70,14 @@ impl Work {
             Err(error) => return (self.lose(member, &error.to_string()).await, false),
         };
         if member.backend_type == BackendType::InProcess {
-            return (self.restart(runtime, member, &record, known).await, false);
+            return (self.restart(member, &record, known).await, false);
         }
         let found = match self.parts.backends.get(member.backend_type) {
             Some(executor) => executor.adopt(member, Some(&record.known)).await,
             None => None,
         };
         match found {
-            Some(handle) => (self.adopt(runtime, &record, known, handle.into()).await, true),
+            Some(handle) => (self.adopt(&record, known, handle.into()).await, true),
             None if process::is_alive(&record.process()) => {
                 let sentence = format!(
                     "{name} still runs (process {}) but could not be taken over; festoon team stop ends it",
@@ -92,7 +91,6 @@ impl Work {
 
     async fn adopt(
         &mut self,
-        runtime: &Arc<Runtime>,
         record: &Open<RunRecord>,
         spec: WorkerSpec,
         handle: Arc<dyn TeammateHandle>,
@@ -102,8 +100,7 @@ impl Work {
         let evidence = handle.probe().await.evidence;
         let life = Lifecycle::adopted(record.state, Instant::now());
         let incarnation = spec.incarnation;
-        self.members
-            .insert(name.clone(), Charge::new(Arc::clone(runtime), spec, life, Some(Arc::clone(&handle))));
+        self.members.insert(name.clone(), Charge::new(spec, life, Some(Arc::clone(&handle))));
         self.watch_exit(&name, &run_id, handle);
         let fields = json!({ "reason": format!("found again by a new leader: {evidence}"), "runId": run_id });
         self.parts.team.log(EventKind::Ready, &name, incarnation, fields).await;
@@ -111,13 +108,7 @@ impl Work {
     }
 
     /// Starts a teammate of the dead process again from its transcript, as a new run of the same agent.
-    async fn restart(
-        &mut self,
-        runtime: &Arc<Runtime>,
-        member: &Member,
-        record: &RunRecord,
-        old: WorkerSpec,
-    ) -> String {
+    async fn restart(&mut self, member: &Member, record: &RunRecord, old: WorkerSpec) -> String {
         if record.state.is_over() {
             return self.absent(member, record).await;
         }
@@ -140,7 +131,7 @@ impl Work {
             Ok(spec_file) => {
                 let name = spec.name.clone();
                 let life = Lifecycle::starting(Instant::now());
-                let mut charge = Charge::new(Arc::clone(runtime), spec.clone(), life, None);
+                let mut charge = Charge::new(spec.clone(), life, None);
                 charge.is_new = false;
                 self.members.insert(name.clone(), charge);
                 self.launch(spec, spec_file).await;

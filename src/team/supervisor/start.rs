@@ -2,6 +2,7 @@
 
 use super::{Charge, Order, Spawned, Work};
 use crate::agent::context::spawn_in;
+use crate::agent::limits::{Started, count_child};
 use crate::store::roster::Roster;
 use crate::store::{members, run, spec};
 use crate::team::context::Team;
@@ -28,11 +29,12 @@ impl Work {
         done: oneshot::Sender<Result<Spawned, String>>,
     ) {
         match self.prepare(&request).await {
-            Ok((spec, spec_file, notes)) => {
+            Ok((spec, spec_file, notes, counted)) => {
                 let life = Lifecycle::starting(Instant::now());
-                let mut charge = Charge::new(Arc::clone(&request.parent.runtime), spec.clone(), life, None);
+                let mut charge = Charge::new(spec.clone(), life, None);
                 charge.spawner = Some(done);
                 charge.notes = notes;
+                charge.counted = Some(counted);
                 self.members.insert(spec.name.clone(), charge);
                 self.launch(spec, spec_file).await;
             }
@@ -69,14 +71,10 @@ impl Work {
     async fn prepare(
         &mut self,
         request: &TeammateRequest,
-    ) -> Result<(WorkerSpec, PathBuf, Vec<String>), String> {
-        let slots = &request.parent.runtime.slots;
-        slots.start(request.parent.context.depth + 1).map_err(|e| e.to_string())?;
-        let prepared = self.write(request).await;
-        if prepared.is_err() {
-            slots.undo_start();
-        }
-        prepared
+    ) -> Result<(WorkerSpec, PathBuf, Vec<String>, Started), String> {
+        let counted = count_child(&request.parent).await?;
+        let (spec, file, notes) = self.write(request).await?;
+        Ok((spec, file, notes, counted))
     }
 
     async fn write(&self, request: &TeammateRequest) -> Result<(WorkerSpec, PathBuf, Vec<String>), String> {
@@ -145,6 +143,9 @@ impl Work {
             Ok(handle) => {
                 let record = handle.record();
                 charge.handle = Some(Arc::clone(&handle));
+                if let Some(counted) = charge.counted.take() {
+                    counted.stays();
+                }
                 let spec = charge.spec.clone();
                 let member = self.note_pane(&spec, record.pane_id.clone()).await;
                 let fields =
@@ -159,9 +160,9 @@ impl Work {
                 if let Some(spawner) = charge.spawner.take() {
                     let _ = spawner.send(Err(format!("{name} was not started: {why}")));
                 }
+                charge.counted = None;
                 if charge.is_new {
                     charge.listed = false;
-                    charge.runtime.slots.undo_start();
                 }
                 self.step(name, Event::SpawnFailed { why }).await;
             }

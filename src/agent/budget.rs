@@ -1,0 +1,222 @@
+//! Tokens and money of the whole tree: asked before each request, counted after it.
+//!
+//! Requests in flight when a budget is reached are finished, and none is begun (contract §16), so what is
+//! used may pass the budget by what was under way. The refusal names the limit, who used it, and how to
+//! raise it.
+
+use super::context::AgentContext;
+use super::limits::{LimitError, Shared};
+use super::ports::BoxFuture;
+use crate::store::error::StoreError;
+use crate::wire::ledger::{LedgerFile, Used};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Agents that a refusal names.
+const NAMED: usize = 8;
+
+/// Which limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitKind {
+    /// How deep agents may start agents.
+    Depth,
+    /// How many may be started.
+    AgentsTotal,
+    /// Tokens of all.
+    Tokens,
+    /// Money of all.
+    Cost,
+}
+
+impl LimitKind {
+    /// Its name in the event log: the setting's.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Depth => "maxDepth",
+            Self::AgentsTotal => "maxAgentsTotal",
+            Self::Tokens => "maxTokensTotal",
+            Self::Cost => "maxCost",
+        }
+    }
+}
+
+/// A limit that forbids a spawn or a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct LimitReached {
+    /// Which.
+    pub kind: LimitKind,
+    /// One sentence for a model and a person: which limit, how it stands, who used it.
+    pub what: String,
+    /// How a person raises it.
+    pub hint: String,
+}
+
+/// The budget of a session.
+pub struct Budget {
+    shared: Shared,
+}
+
+impl Budget {
+    /// The budget that this ledger keeps.
+    pub fn new(shared: Shared) -> Self {
+        Self { shared }
+    }
+
+    /// Whether one more request may begin.
+    pub async fn admit(&self) -> Result<(), LimitError> {
+        match reached(&self.ledger().await?) {
+            Some(limit) => Err(limit.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts what a response has used.
+    pub async fn count(&self, agent: &AgentContext, model: &str, used: Used) -> Result<(), StoreError> {
+        let (id, label, model) = (agent.id.to_string(), agent.label().to_owned(), model.to_owned());
+        self.shared.with(move |ledger| ledger.count(&id, &label, &model, used)).await
+    }
+
+    /// What the ledger says now.
+    pub async fn ledger(&self) -> Result<LedgerFile, StoreError> {
+        self.shared.with(|ledger| ledger.read().map(Some)).await
+    }
+
+    /// Changes the ledger, under its lock.
+    pub async fn change(
+        &self,
+        mut change: impl FnMut(&mut LedgerFile) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.shared.with(move |ledger| ledger.update(&mut change)).await
+    }
+
+    /// Resolves when the ledger may have changed since this call.
+    pub fn changed(&self) -> BoxFuture<'static, ()> {
+        self.shared.changed()
+    }
+}
+
+/// The budget that is used up, if one is.
+fn reached(file: &LedgerFile) -> Option<LimitReached> {
+    let total = file.total();
+    let tokens = total.usage.total();
+    if let Some(limit) = file.limits.max_tokens_total.filter(|limit| tokens >= *limit) {
+        return Some(LimitReached {
+            kind: LimitKind::Tokens,
+            what: format!(
+                "the session's budget of {limit} tokens is used up: {tokens} were used ({})",
+                users(file, |used| format!("{} tokens", used.usage.total()))
+            ),
+            hint:
+                "go on with --resume and a larger --max-tokens-total (limits.maxTokensTotal in the settings)"
+                    .to_owned(),
+        });
+    }
+    let limit = file.limits.max_cost?;
+    let spent = match total.cost.0 {
+        Some(dollars) if dollars < limit => return None,
+        Some(dollars) => format!("{} were spent", dollars_of(dollars)),
+        None => {
+            let unknown: Vec<&str> = file
+                .models
+                .iter()
+                .filter(|(_, used)| used.cost.0.is_none())
+                .map(|(name, _)| name.as_str())
+                .collect();
+            format!("what {} cost is not known", unknown.join(", "))
+        }
+    };
+    Some(LimitReached {
+        kind: LimitKind::Cost,
+        what: format!(
+            "the session's budget of {} is used up: {spent} ({})",
+            dollars_of(limit),
+            users(file, |used| used.cost.0.map_or_else(|| "$?".to_owned(), dollars_of))
+        ),
+        hint:
+            "go on with --resume and a larger --max-cost (limits.maxCost in the settings); prices of models \
+               stand under `prices`"
+                .to_owned(),
+    })
+}
+
+/// Who has used how much, most first; agents that are called the same are one.
+fn users(file: &LedgerFile, show: impl Fn(&Used) -> String) -> String {
+    let (rows, mut others) = file.by_agent(usize::MAX);
+    let mut named: BTreeMap<&str, (usize, Used)> = BTreeMap::new();
+    for row in rows {
+        let (count, used) = named.entry(row.label.as_str()).or_default();
+        *count += 1;
+        *used += row.used;
+    }
+    let mut named: Vec<(&str, (usize, Used))> = named.into_iter().collect();
+    named.sort_by_key(|(_, (_, used))| std::cmp::Reverse(used.usage.total()));
+    for (_, (_, used)) in named.iter().skip(NAMED) {
+        others += *used;
+    }
+    let mut text = String::new();
+    for (label, (count, used)) in named.iter().take(NAMED) {
+        let comma = if text.is_empty() { "" } else { ", " };
+        let times = if *count > 1 { format!(" ×{count}") } else { String::new() };
+        let _ = write!(text, "{comma}{label}{times} {}", show(used));
+    }
+    if others.usage.total() > 0 {
+        let _ = write!(text, ", others {}", show(&others));
+    }
+    if text.is_empty() { "by earlier runs".to_owned() } else { text }
+}
+
+fn dollars_of(amount: f64) -> String {
+    if amount < 0.995 { format!("${amount:.4}") } else { format!("${amount:.2}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ledger::Bounds;
+    use crate::wire::settings::LimitSettings;
+    use crate::wire::usage::{Money, Usage};
+
+    fn file(limits: LimitSettings) -> LedgerFile {
+        let mut file = LedgerFile::new(Bounds::new(&limits));
+        let used = |tokens: u64| Used {
+            usage: Usage { output_tokens: tokens, ..Usage::default() },
+            cost: Money(Some(tokens as f64 / 1000.0)),
+        };
+        file.count("team-lead@t", "team-lead", "m", used(100));
+        file.count("a1", "Explore", "m", used(400));
+        file.count("a2", "Explore", "m", used(500));
+        file
+    }
+
+    #[test]
+    fn what_is_used_up_is_named_with_who_used_it() {
+        let tokens = |limit| LimitSettings { max_tokens_total: Some(limit), ..LimitSettings::default() };
+        assert_eq!(reached(&file(LimitSettings::default())), None);
+        assert_eq!(reached(&file(tokens(1001))), None);
+        let limit = reached(&file(tokens(1000))).expect("used up");
+        assert_eq!(
+            (limit.kind, limit.what.as_str()),
+            (
+                LimitKind::Tokens,
+                "the session's budget of 1000 tokens is used up: 1000 were used (Explore ×2 900 tokens, team-lead \
+                 100 tokens)"
+            )
+        );
+        let cost = |limit| LimitSettings { max_cost: Some(limit), ..LimitSettings::default() };
+        assert_eq!(reached(&file(cost(1.5))), None);
+        let limit = reached(&file(cost(1.0))).expect("used up");
+        assert_eq!(
+            limit.what,
+            "the session's budget of $1.00 is used up: $1.00 were spent (Explore ×2 $0.9000, team-lead $0.1000)"
+        );
+    }
+
+    #[test]
+    fn a_cost_that_nobody_knows_keeps_no_budget() {
+        let mut file = file(LimitSettings { max_cost: Some(9.0), ..LimitSettings::default() });
+        file.count("a3", "anna", "odd", Used { usage: Usage::default(), cost: Money(None) });
+        let limit = reached(&file).expect("refused");
+        assert!(limit.what.contains("what odd cost is not known"), "{}", limit.what);
+    }
+}
