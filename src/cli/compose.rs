@@ -21,6 +21,7 @@ use crate::agent::ports::{Mailbox, OpenGates, PermissionBroker};
 use crate::agent::runtime::{Model, ModelSource, Runtime};
 use crate::agent::tally::Tally;
 use crate::exec::in_process::InProcessExecutor;
+use crate::exec::process::ProcessExecutor;
 use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
 use crate::model::connect::Connections;
 use crate::model::prices::PriceTable;
@@ -254,6 +255,8 @@ async fn backends(
     let mode = teammate_mode(setup)?;
     let mut registry = BackendRegistry::new();
     registry.register(Arc::new(InProcessExecutor::new(Arc::new(InProcess(host.clone())))));
+    let program = std::env::current_exe()?;
+    registry.register(Arc::new(ProcessExecutor::new(program.clone(), setup.environment.all())));
     let wants_tmux = mode == TeammateMode::Only(BackendType::Tmux)
         || (mode == TeammateMode::Auto && std::io::stdout().is_terminal());
     let mut facts = BackendFacts {
@@ -277,7 +280,6 @@ async fn backends(
         ));
     }
     if backend == BackendType::Tmux || has_panes(team).await? {
-        let program = std::env::current_exe()?;
         let options = TmuxOptions::new(program, setup.environment.all().clone());
         let executor = if facts.inside_tmux {
             TmuxExecutor::detect(&private_socket(team), options)

@@ -1,7 +1,9 @@
 //! L5: where a teammate runs: adapters for the traits in `team::executor`.
 
 pub mod in_process;
+pub mod process;
 pub mod tmux;
+mod worker;
 
 #[cfg(test)]
 mod testing;

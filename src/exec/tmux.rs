@@ -14,6 +14,7 @@ mod socket;
 
 pub use server::{TmuxError, TmuxTarget};
 
+use crate::exec::worker;
 use crate::os::process;
 use crate::team::executor::{BoxFuture, Grace, Launch, SpawnError, TeammateExecutor, TeammateHandle};
 use crate::team::registry::TmuxVersion;
@@ -200,7 +201,7 @@ async fn start(
         Arc::clone(&shared),
         launch.spec.agent_id.clone(),
         launch.spec.run_id.clone(),
-        handle::identity(facts.pid),
+        worker::identity(facts.pid),
         Some(Proof::of(&facts)),
     );
     let why = tokio::select! {

@@ -1,12 +1,13 @@
 //! L1: processes and files as the operating system sees them.
 //!
 //! Owns the identity and the signalling of processes ([`process`]), the guard below which every
-//! child process runs ([`guard`], [`command`], [`capture`]), race-free opening and replacing of files ([`file`])
+//! child process runs ([`guard`], [`command`], [`capture`]) except workers ([`detached`]), race-free opening and replacing of files ([`file`])
 //! the little that is read from a git directory ([`git`]) and the terminal's size and modes ([`terminal`]). Never decides whether something may
 //! be done, and knows no agent.
 
 pub mod capture;
 pub mod command;
+pub mod detached;
 pub mod error;
 pub mod file;
 pub mod git;

@@ -132,6 +132,20 @@ pub fn current() -> Result<ProcessId, OsError> {
     of(pid).ok_or_else(|| OsError::Process { pid, source: io::ErrorKind::NotFound.into() })
 }
 
+/// Makes this process the leader of a session of its own, unless it leads one already: what it starts
+/// can then be found by the session.
+///
+/// # Errors
+/// When it leads a group in somebody else's session.
+pub fn lead_session() -> Result<(), OsError> {
+    let pid = std::process::id();
+    if stat(pid).is_some_and(|stat| stat.session == pid) {
+        return Ok(());
+    }
+    let made = rustix::process::setsid();
+    made.map(drop).map_err(|errno| OsError::Process { pid, source: errno.into() })
+}
+
 /// Whether exactly this process runs, here and now. A zombie, a later process with the same pid, and
 /// a process of another boot or host are not alive.
 pub fn is_alive(id: &ProcessId) -> bool {

@@ -53,14 +53,13 @@ impl Team {
         Ok(latest(&roster, name).cloned())
     }
 
-    /// Those of `living` that cannot outlive their leader; the others have panes of their own.
+    /// Those of `living` that cannot outlive their leader; the others have processes of their own.
     pub async fn bound_to_leader(&self, living: &[AgentName]) -> Result<Vec<AgentName>, StoreError> {
         let roster = self.roster().await?;
-        let has_pane = |name: &&AgentName| {
-            latest(&roster, name)
-                .is_some_and(|m| matches!(m.backend_type, BackendType::Tmux | BackendType::Iterm2))
+        let in_process = |name: &&AgentName| {
+            latest(&roster, name).is_none_or(|m| m.backend_type == BackendType::InProcess)
         };
-        Ok(living.iter().filter(|name| !has_pane(name)).cloned().collect())
+        Ok(living.iter().filter(in_process).cloned().collect())
     }
 
     /// Appends to the event log; a failure is logged and shown by `doctor`, never fatal.

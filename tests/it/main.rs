@@ -15,6 +15,7 @@ mod mailbox;
 mod model_errors;
 mod panes;
 mod permissions;
+mod processes;
 mod runs;
 mod secrets;
 mod shutdown;

@@ -13,7 +13,7 @@ use crate::cli::signals::{self, Signalled};
 use crate::cli::trust;
 use crate::cli::view::View;
 use crate::exec::tmux;
-use crate::os::replace;
+use crate::os::{process, replace};
 use crate::store::{lock, spec};
 use crate::team::executor::RunnerControl;
 use crate::wire::error::ExitKind;
@@ -51,6 +51,7 @@ pub fn start_over(args: &Args) -> Result<(), CliError> {
         })?;
         return Ok(());
     }
+    process::lead_session().map_err(|e| CliError::new(ExitKind::Failed, "process", e.to_string(), ""))?;
     let here = Environment::snapshot();
     let mut environment = spec.environment.clone();
     environment.extend(KEPT.iter().filter_map(|key| Some(((*key).to_owned(), here.get(key)?.to_owned()))));

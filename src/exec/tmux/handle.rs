@@ -7,6 +7,7 @@
 
 use super::server::{PaneFacts, TmuxError};
 use super::{Shared, boxes, layout, tag_of, team_of};
+use crate::exec::worker;
 use crate::os::process::{self, Signal};
 use crate::team::executor::{BoxFuture, ExitKind, ExitReport, Grace, HandleRecord, Liveness, TeammateHandle};
 use crate::wire::ids::{AgentId, RunId};
@@ -19,18 +20,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// One wait for the end of a process; repeated until it comes.
-const WATCH: Duration = Duration::from_secs(3_600);
 /// Part of the wait for an exit status that is left for closing the pane.
 const CLOSE_SHARE: Duration = Duration::from_millis(300);
 /// How long `terminate` waits for a pane to be closed after its process is gone.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 /// Between two looks at a pane whose process has just ended.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a killed process may take to be gone; longer only in the kernel's own waits.
-const KILL_WAIT: Duration = Duration::from_secs(5);
-/// How long what a worker started may take to end behind it: its guards end it in 1.5 s.
-const BELOW_WAIT: Duration = Duration::from_secs(3);
 /// Lines of a dead pane that are kept.
 const LAST_WORDS: usize = 10;
 
@@ -68,16 +63,6 @@ pub(super) struct Pane {
     closed: CancellationToken,
 }
 
-/// The identity of a pane's process; one that is dead already gets an identity that nothing has.
-pub(super) fn identity(pid: u32) -> ProcessId {
-    process::of(pid).unwrap_or_else(|| ProcessId {
-        pid,
-        start_time: 0,
-        boot_id: process::boot_id().to_owned(),
-        host: process::host(),
-    })
-}
-
 impl Pane {
     /// Takes a worker under watch; the watch ends with it.
     pub(super) fn watch(
@@ -103,8 +88,8 @@ impl Pane {
     }
 
     async fn see_to_the_end(self: Arc<Self>) {
-        while !process::wait_gone(&self.process, WATCH).await {}
-        self.kill_session();
+        worker::gone(&self.process).await;
+        worker::kill_session(&self.process);
         let mut closing = pin!(self.close());
         let closed = timeout(self.shared.status_wait, &mut closing).await;
         let late = closed.is_err();
@@ -188,50 +173,13 @@ impl Pane {
     /// Ends the process, everything of its session and below it, and then the pane.
     pub(super) async fn terminate(&self, grace: Grace) -> ExitReport {
         self.asked.store(true, Ordering::Release);
-        let mut below = process::descendants(self.process.pid);
-        if process::is_alive(&self.process) {
-            self.forced.store(true, Ordering::Release);
-            self.ask_to_end();
-            if !process::wait_gone(&self.process, grace.terminate).await {
-                below.extend(process::descendants(self.process.pid));
-                self.kill_session();
-                let _ = process::signal(&self.process, Signal::Kill);
-                if !process::wait_gone(&self.process, KILL_WAIT).await {
-                    return self.unverified("still there after KILL");
-                }
-            }
-        } else {
-            // Whoever has the pid now is not our worker, and neither is what is below it.
-            below.clear();
+        if !worker::end(&self.process, grace.terminate, &self.forced).await {
+            return self.unverified("still there after KILL");
         }
-        end_all(&below).await;
         let report = self.end().await.report;
         // The news may have come before the pane was closed; a server that hangs cannot hold us up.
         let _ = timeout(CLOSE_WAIT, self.closed.cancelled()).await;
         report
-    }
-
-    /// TERM to the worker's group: as the first process of its terminal it leads one of its own.
-    fn ask_to_end(&self) {
-        let leads = process::stat(self.process.pid).is_some_and(|stat| stat.group == stat.pid);
-        let sent = if leads {
-            process::signal_group(self.process.pid, Signal::Terminate)
-        } else {
-            process::signal(&self.process, Signal::Terminate)
-        };
-        if let Err(error) = sent {
-            tracing::warn!(%error, "TERM could not be sent to a teammate");
-        }
-    }
-
-    /// KILL to what is left of the worker's session, whatever its group. A session keeps its number
-    /// as long as it has members; if somebody else leads one of that number, ours has none.
-    fn kill_session(&self) {
-        let pid = self.process.pid;
-        let leader = process::stat(pid).filter(|stat| stat.alive);
-        if leader.is_none_or(|stat| stat.start_time == self.process.start_time) {
-            process::signal_session(pid, Signal::Kill);
-        }
     }
 
     fn unverified(&self, exit: &str) -> ExitReport {
@@ -288,19 +236,6 @@ impl Pane {
 
 fn unknown(exit: &str) -> (String, ExitKind, String) {
     (exit.to_owned(), ExitKind::Unknown, String::new())
-}
-
-/// Waits for processes that are ending by themselves, then kills what is left.
-async fn end_all(processes: &[ProcessId]) {
-    let until = Instant::now() + BELOW_WAIT;
-    for process in processes {
-        if !process::wait_gone(process, until.saturating_duration_since(Instant::now())).await {
-            let _ = process::signal(process, Signal::Kill);
-        }
-    }
-    for process in processes {
-        process::wait_gone(process, KILL_WAIT).await;
-    }
 }
 
 /// A worker, for the team.

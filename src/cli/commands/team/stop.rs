@@ -12,6 +12,7 @@ use crate::cli::setup::Setup;
 use crate::cli::teams::row::Row;
 use crate::cli::teams::{self, Desk, TeamView, inbox_owner};
 use crate::cli::words;
+use crate::exec::process::ProcessExecutor;
 use crate::exec::tmux::{TmuxExecutor, TmuxOptions, TmuxTarget};
 use crate::os::process;
 use crate::store::roster::Roster;
@@ -219,7 +220,9 @@ fn executors(setup: &Setup, team: &Team) -> Vec<Arc<dyn TeammateExecutor>> {
         let options = TmuxOptions::new(program.clone(), env.clone());
         Arc::new(TmuxExecutor::new(target, options)) as Arc<dyn TeammateExecutor>
     };
-    TmuxTarget::from_env(env).into_iter().chain([private]).map(executor).collect()
+    let panes = TmuxTarget::from_env(env).into_iter().chain([private]).map(executor);
+    let processes = ProcessExecutor::new(program.clone(), env);
+    panes.chain([Arc::new(processes) as Arc<dyn TeammateExecutor>]).collect()
 }
 
 async fn without_a_leader(

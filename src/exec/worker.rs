@@ -1,0 +1,92 @@
+//! The process of a worker, wherever it shows itself: identified, watched, ended with all below it.
+//!
+//! A worker leads a process session of its own. Promises that nothing is signalled that is not exactly
+//! this process, of its session or below it, and that every step of an ending has a deadline.
+
+use crate::os::process::{self, Signal};
+use crate::wire::run::ProcessId;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// One wait for the end of a process; repeated until it comes.
+const WATCH: Duration = Duration::from_secs(3_600);
+/// How long a killed process may take to be gone; longer only in the kernel's own waits.
+const KILL_WAIT: Duration = Duration::from_secs(5);
+/// How long what a worker started may take to end behind it: its guards end it in 1.5 s.
+const BELOW_WAIT: Duration = Duration::from_secs(3);
+
+/// The identity of a worker's process; one that is dead already gets an identity that nothing has.
+pub(super) fn identity(pid: u32) -> ProcessId {
+    process::of(pid).unwrap_or_else(|| ProcessId {
+        pid,
+        start_time: 0,
+        boot_id: process::boot_id().to_owned(),
+        host: process::host(),
+    })
+}
+
+/// Waits for the end, however long it takes.
+pub(super) async fn gone(worker: &ProcessId) {
+    while !process::wait_gone(worker, WATCH).await {}
+}
+
+/// TERM, after `terminate` KILL; then the same for what it started. `forced` is set before anything is
+/// sent. False when the process is still there after KILL.
+pub(super) async fn end(worker: &ProcessId, terminate: Duration, forced: &AtomicBool) -> bool {
+    let mut below = process::descendants(worker.pid);
+    if process::is_alive(worker) {
+        forced.store(true, Ordering::Release);
+        ask_to_end(worker);
+        if !process::wait_gone(worker, terminate).await {
+            below.extend(process::descendants(worker.pid));
+            kill_session(worker);
+            // A failure shows in the wait.
+            let _ = process::signal(worker, Signal::Kill);
+            if !process::wait_gone(worker, KILL_WAIT).await {
+                return false;
+            }
+        }
+    } else {
+        // Whoever has the pid now is not our worker, and neither is what is below it.
+        below.clear();
+    }
+    end_all(&below).await;
+    true
+}
+
+/// TERM to the worker's group: as the first process of its session it leads one of its own.
+fn ask_to_end(worker: &ProcessId) {
+    let leads = process::stat(worker.pid).is_some_and(|stat| stat.group == stat.pid);
+    let sent = if leads {
+        process::signal_group(worker.pid, Signal::Terminate)
+    } else {
+        process::signal(worker, Signal::Terminate)
+    };
+    if let Err(error) = sent {
+        tracing::warn!(%error, "TERM could not be sent to a teammate");
+    }
+}
+
+/// KILL to what is left of the worker's session, whatever its group. A session keeps its number as long
+/// as it has members; if somebody else leads one of that number, ours has none.
+pub(super) fn kill_session(worker: &ProcessId) {
+    let leader = process::stat(worker.pid).filter(|stat| stat.alive);
+    if leader.is_none_or(|stat| stat.start_time == worker.start_time) {
+        process::signal_session(worker.pid, Signal::Kill);
+    }
+}
+
+/// Waits for processes that are ending by themselves, then kills what is left.
+async fn end_all(processes: &[ProcessId]) {
+    let until = Instant::now() + BELOW_WAIT;
+    for process in processes {
+        if !process::wait_gone(process, until.saturating_duration_since(Instant::now())).await {
+            // It may have ended meanwhile.
+            let _ = process::signal(process, Signal::Kill);
+        }
+    }
+    for process in processes {
+        process::wait_gone(process, KILL_WAIT).await;
+    }
+}
