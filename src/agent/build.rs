@@ -3,11 +3,12 @@
 //! All tiers are built here; they differ only in their plan.
 
 use super::context::AgentContext;
+use super::context_size;
 use super::core::AgentCore;
 use super::definitions::GENERAL_PURPOSE;
 use super::events::AgentEvent;
 use super::fork::point::ForkPoint;
-use super::fork::seed::Seed;
+use super::fork::seed::{Forked, Seed};
 use super::limits::{Place, Slot};
 use super::permissions::Permissions;
 use super::ports::{Mailbox, PermissionBroker};
@@ -18,6 +19,7 @@ use super::todos::Todos;
 use super::transcript::{FORK_ORIGIN, NewLine, RUN_STARTED, Transcript};
 use super::turn::Agent;
 use crate::model::provider::{PromptPrefix, ToolDeclaration};
+use crate::model::tuning::Tuning;
 use crate::os::git;
 use crate::store::error::StoreError;
 use crate::tools::set::ToolSet;
@@ -27,6 +29,7 @@ use crate::wire::definition::{AgentDefinition, ToolChoice};
 use crate::wire::ids::RunId;
 use crate::wire::usage::{Money, Usage};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 /// The result of a call that was under way when its process ended.
@@ -111,6 +114,7 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         todos: Todos::default(),
         place: Place::of(plan.slot),
         fork_point: ForkPoint::default(),
+        context_filled: AtomicU64::new(0),
         runtime: Arc::clone(runtime),
         tool_names: OnceLock::new(),
     });
@@ -132,7 +136,8 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
     };
 
     let path = plan.transcript.clone();
-    let restored = runtime.disk.run(&plan.transcript, move || restore::load(&path)).await?;
+    let beginning = seed.as_ref().map(Seed::beginning).unwrap_or_default();
+    let restored = runtime.disk.run(&plan.transcript, move || restore::load_onto(&path, beginning)).await?;
     let Restored {
         mut history,
         last_line,
@@ -142,6 +147,8 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         open_calls,
         usage: before,
         todos,
+        compacted,
+        mut filled,
         ..
     } = restored;
     core.todos.set(todos.list());
@@ -175,13 +182,15 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
     if was_cut {
         let results = open_calls.iter().map(|id| Block::tool_result(id, INTERRUPTED, true)).collect();
         let message = ChatMessage::user(results);
+        filled = filled.map(|tokens| tokens + context_size::of_message(&message));
         lines.push(NewLine::message(&message, None));
         history.push(message);
     }
     transcript.append(lines).await?;
-    let forked = seed.map(|seed| {
-        history = seed.join(std::mem::take(&mut history));
-        seed.forked()
+    // What a fork has compacted is its parent's no more.
+    let forked = seed.map(Seed::forked).map(|forked| {
+        let shared_messages = if compacted { 0 } else { forked.shared_messages };
+        Forked { shared_messages, ..forked }
     });
     let agent = Agent::new(
         core,
@@ -195,6 +204,7 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         plan.max_rounds,
         used,
         forked,
+        filled,
     );
     if !before.is_empty() {
         runtime.observer.event(&context, &AgentEvent::Restored(used.0, used.1));
@@ -226,15 +236,17 @@ async fn freeze(
         system.push_str("\n\n");
         system.push_str(addendum.trim());
     }
-    let prefix = core.model.provider.freeze(&core.model.name, &system, &declarations);
+    let tuning = Tuning { effort: core.definition.effort.or(core.model.tuning.effort), ..core.model.tuning };
+    let prefix = core.model.provider.freeze(&core.model.name, &system, &declarations, &tuning);
     let Some(path) = kept else { return Ok(prefix) };
     let fresh =
         Fresh { provider: core.model.provider.name(), prefix, tool_names: core.tool_names().to_vec() };
     let file = path.clone();
     let (prefix, changed) = core.runtime.disk.run(&file, move || prefix_file::settle(&path, fresh)).await?;
     if changed {
-        notices
-            .push("model or tools have changed since the last run: the prompt cache starts anew".to_owned());
+        notices.push(
+            "model, effort or tools have changed since the last run: the prompt cache starts anew".to_owned(),
+        );
     }
     Ok(prefix)
 }

@@ -10,6 +10,7 @@ use super::todos::Todos;
 use crate::tools::file_cache::FileCache;
 use crate::tools::shells::Shells;
 use crate::wire::definition::AgentDefinition;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The part of an agent that its tools and its observers share.
@@ -34,6 +35,8 @@ pub struct AgentCore {
     pub place: Place,
     /// Where its conversation can be forked.
     pub fork_point: ForkPoint,
+    /// An estimate of the tokens its next request has.
+    pub context_filled: AtomicU64,
     /// All that agents of this process share.
     pub runtime: Arc<Runtime>,
     pub(super) tool_names: OnceLock<Vec<String>>,
@@ -46,6 +49,13 @@ impl std::fmt::Debug for AgentCore {
 }
 
 impl AgentCore {
+    /// How much of its model's context is left, in percent.
+    pub fn context_left(&self) -> u64 {
+        let filled = self.context_filled.load(Ordering::Relaxed);
+        let tokens = self.model.context_tokens.max(1);
+        tokens.saturating_sub(filled) * 100 / tokens
+    }
+
     /// The names of its tools: what a child may have.
     pub fn tool_names(&self) -> &[String] {
         self.tool_names.get().map_or(&[], Vec::as_slice)

@@ -12,6 +12,7 @@ use crate::policy::rule::split_list;
 use crate::wire::definition::{AgentDefinition, ToolChoice};
 use crate::wire::ids::MAX_NAME_CHARS;
 use crate::wire::permission::PermissionMode;
+use crate::wire::settings::Effort;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// The line that begins and ends the front matter.
 const FENCE: &str = "---";
 /// Keys of the format that this version reads and does not act on.
-const WITHOUT_EFFECT: [&str; 4] = ["mcpServers", "hooks", "color", "effort"];
+const WITHOUT_EFFECT: [&str; 3] = ["mcpServers", "hooks", "color"];
 
 /// Why a file is no definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -107,6 +108,7 @@ fn read(bytes: &[u8]) -> Result<DefinitionFile, Wrong> {
         permission_mode: file.permission_mode,
         max_turns: file.max_turns,
         background: file.background,
+        effort: file.effort,
         one_shot: false,
         omit_instructions: file.omit_instructions,
         system_prompt: body,
@@ -176,6 +178,7 @@ struct Draft {
     permission_mode: Option<PermissionMode>,
     max_turns: Option<u32>,
     background: Option<bool>,
+    effort: Option<Effort>,
     omit_instructions: bool,
     warnings: Vec<Warning>,
 }
@@ -200,6 +203,12 @@ impl Draft {
             }
             "omitInstructions" | "omitClaudeMd" => self.omit_instructions = yes_or_no(field)?,
             "background" => self.background = Some(yes_or_no(field)?),
+            "effort" => {
+                let names: Vec<&str> = Effort::ALL.iter().map(|(name, _)| *name).collect();
+                let expected =
+                    || Wrong { line, why: format!("`effort` is one of {}, not {value}", names.join(", ")) };
+                self.effort = Some(value.as_str().and_then(Effort::from_name).ok_or_else(expected)?);
+            }
             // Isolation is never ignored: an agent without it would write where others work.
             "isolation" => {
                 return wrong(line, "`isolation` is not part of this version; leave it out");

@@ -8,6 +8,7 @@ use super::definition_file;
 use super::definitions::main_agent;
 use crate::wire::definition::{AgentDefinition, ToolChoice};
 use crate::wire::permission::PermissionMode;
+use crate::wire::settings::Effort;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -149,6 +150,7 @@ struct Given {
     model: Option<String>,
     permission_mode: Option<PermissionMode>,
     max_turns: Option<u32>,
+    effort: Option<Effort>,
     #[serde(default, alias = "omitClaudeMd")]
     omit_instructions: bool,
 }
@@ -163,6 +165,7 @@ fn from_json(text: &str) -> Result<Vec<AgentDefinition>, String> {
         model: given.model.filter(|m| m != "inherit"),
         permission_mode: given.permission_mode,
         max_turns: given.max_turns,
+        effort: given.effort,
         omit_instructions: given.omit_instructions,
         system_prompt: given.prompt,
         ..main_agent()

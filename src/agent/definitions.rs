@@ -67,6 +67,7 @@ pub fn main_agent() -> AgentDefinition {
         permission_mode: None,
         max_turns: None,
         background: None,
+        effort: None,
         one_shot: false,
         omit_instructions: false,
         system_prompt: include_str!("prompts/main.md").to_owned(),

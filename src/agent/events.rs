@@ -73,12 +73,56 @@ pub enum AgentEvent {
     TaskLaunched(Arc<TaskRecord>),
     /// A background task that it launched has ended, and its notification is stored.
     TaskEnded(Arc<TaskRecord>),
+    /// A summary of the conversation is being written.
+    Compacting(Trigger),
+    /// The conversation goes on from a summary; what a fork shared with its parent ends here.
+    Compacted(Compaction),
     /// The turn ended.
     TurnEnded(TurnSummary),
     /// A limit forbade a spawn or a request.
     LimitReached(LimitReached),
     /// Something a person should know.
     Notice(String),
+}
+
+/// Why a conversation is compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    /// The next request would pass the threshold.
+    Auto,
+    /// The provider said that the context is full.
+    Full,
+    /// A person asked for it.
+    Manual,
+}
+
+impl Trigger {
+    /// As transcripts and streams have it: `auto` or `manual`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto | Self::Full => "auto",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+/// A compaction that was done.
+#[derive(Debug, Clone)]
+pub struct Compaction {
+    /// Its line in the transcript.
+    pub uuid: Option<LineId>,
+    /// Why.
+    pub trigger: Trigger,
+    /// Tokens of the conversation before.
+    pub pre_tokens: u64,
+    /// An estimate of what they are now.
+    pub post_tokens: u64,
+    /// Messages that stayed as they were.
+    pub kept_messages: usize,
+    /// What the summary took.
+    pub usage: Usage,
+    /// Its price.
+    pub cost: Money,
 }
 
 /// What is known of a response beside its blocks.

@@ -23,8 +23,13 @@ const GIT_MOST: usize = 2_000;
 
 /// The surroundings, the instructions, and the prompt, a block each.
 pub async fn first_message(agent: &Agent, prompt: &str) -> Vec<Block> {
-    let core = agent.core();
-    let branch = agent.branch();
+    let mut blocks = surroundings(agent.core(), agent.branch()).await;
+    blocks.push(Block::text(non_empty(prompt)));
+    blocks
+}
+
+/// The surroundings and the instructions, a block each; `branch` is empty outside git.
+pub async fn surroundings(core: &AgentCore, branch: &str) -> Vec<Block> {
     let shown = if branch.is_empty() { "none: not a git checkout, or a detached head" } else { branch };
     let now = clock::now();
     let date = now.as_str().split('T').next().unwrap_or_default();
@@ -36,7 +41,7 @@ pub async fn first_message(agent: &Agent, prompt: &str) -> Vec<Block> {
         .trim()
         .to_owned();
     if core.definition.omit_instructions {
-        return vec![Block::text(&surroundings), Block::text(non_empty(prompt))];
+        return vec![Block::text(&surroundings)];
     }
     let here = look_around(core, !branch.is_empty()).await;
     if let Some(status) = &here.git_status {
@@ -48,7 +53,6 @@ pub async fn first_message(agent: &Agent, prompt: &str) -> Vec<Block> {
                     user says otherwise.\n";
         blocks.push(Block::text(format!("{head}{}", here.instructions).trim()));
     }
-    blocks.push(Block::text(non_empty(prompt)));
     blocks
 }
 

@@ -5,7 +5,9 @@
 pub mod background;
 pub mod budget;
 pub mod build;
+pub mod compact;
 pub mod context;
+pub mod context_size;
 pub mod core;
 pub mod definition_file;
 pub mod definition_sources;
@@ -15,6 +17,7 @@ pub mod events;
 pub mod first;
 pub mod fork;
 pub mod instructions;
+pub mod kept;
 pub mod life;
 pub mod limits;
 pub mod mail;

@@ -26,6 +26,8 @@ struct Kept {
     system: Arc<str>,
     max_output_tokens: u32,
     thinking: Option<Arc<str>>,
+    #[serde(default)]
+    effort: Option<Arc<str>>,
     /// Names of the declared tools, to see whether they changed without reading the wire's form.
     tool_names: Vec<String>,
 }
@@ -40,26 +42,31 @@ pub struct Fresh {
     pub tool_names: Vec<String>,
 }
 
-/// The kept prefix when it is for the same wire, model and tools, else the fresh one, which is kept from
-/// now on. The second value is true when a kept one had to give way.
+/// Prompt and tools as they were kept, when they are for the same wire, model and tools, else the fresh
+/// ones; how hard to think and how much to answer always as the fresh one has it. What is returned is kept
+/// from now on. The second value is true when something changed that a prompt cache compares.
 pub fn settle(path: &Path, fresh: Fresh) -> Result<(PromptPrefix, bool), StoreError> {
     let kept: Option<Kept> = match atomic::read_json(path) {
         // A damaged file costs cached input, nothing else.
         Err(StoreError::Corrupt { .. } | StoreError::Invalid { .. }) => None,
         other => other?,
     };
-    let changed = match kept {
-        Some(kept)
-            if kept.provider == fresh.provider
-                && kept.model == fresh.prefix.model
-                && kept.tool_names == fresh.tool_names =>
-        {
-            return Ok((kept.prefix(), false));
+    let mut prefix = fresh.prefix;
+    let mut changed = kept.is_some();
+    if let Some(kept) = kept
+        && kept.provider == fresh.provider
+        && kept.model == prefix.model
+        && kept.tool_names == fresh.tool_names
+    {
+        // What a person sets anew counts; the bytes of prompt and tools stay.
+        let (own, now) = ((&kept.thinking, &kept.effort), (&prefix.thinking, &prefix.effort));
+        changed = own != now;
+        let same = !changed && kept.max_output_tokens == prefix.max_output_tokens;
+        (prefix.tools, prefix.system) = (kept.tools, kept.system);
+        if same {
+            return Ok((prefix, false));
         }
-        Some(_) => true,
-        None => false,
-    };
-    let prefix = fresh.prefix;
+    }
     atomic::write_json(path, &Kept::new(fresh.provider, &prefix, fresh.tool_names), Durability::Process)?;
     Ok((prefix, changed))
 }
@@ -73,6 +80,7 @@ impl Kept {
             system: Arc::clone(&prefix.system),
             max_output_tokens: prefix.max_output_tokens,
             thinking: prefix.thinking.clone(),
+            effort: prefix.effort.clone(),
             tool_names,
         }
     }
@@ -84,6 +92,7 @@ impl Kept {
             system: self.system,
             max_output_tokens: self.max_output_tokens,
             thinking: self.thinking,
+            effort: self.effort,
         }
     }
 }
@@ -135,6 +144,7 @@ mod tests {
             system: system.into(),
             max_output_tokens: 9,
             thinking: None,
+            effort: None,
         };
         Fresh { provider: "p", prefix, tool_names: tools.iter().map(|t| (*t).to_owned()).collect() }
     }
@@ -150,6 +160,10 @@ mod tests {
         assert_eq!(read("one", &["Read"]), ("one".to_owned(), false));
         assert_eq!(read("two", &["Read"]), ("one".to_owned(), false));
         assert_eq!(read("two", &["Read", "Edit"]), ("two".to_owned(), true));
+        let mut other = fresh("three", &["Read", "Edit"]);
+        other.prefix.effort = Some("x".into());
+        let (prefix, changed) = settle(&path, other).expect("settles");
+        assert_eq!((&*prefix.system, prefix.effort.as_deref(), changed), ("two", Some("x"), true));
         std::fs::write(&path, "{").expect("writes");
         assert_eq!(read("three", &["Read"]), ("three".to_owned(), false));
     }

@@ -4,8 +4,10 @@
 //! thinking without text or calls, blank assistant messages, calls that never got a result. Nothing
 //! in the file is changed.
 
+use super::context_size;
+use super::fork::seed::Beginning;
 use super::todos::Replay;
-use super::transcript::RUN_STARTED;
+use super::transcript::{COMPACT_BOUNDARY, RUN_STARTED};
 use crate::store::error::StoreError;
 use crate::store::transcript;
 use crate::wire::block::{Block, BlockKind, ChatMessage, Role};
@@ -31,6 +33,16 @@ pub struct Restored {
     pub(super) todos: Replay,
     /// The model of the run that is being read.
     model: String,
+    /// Tokens of the next request: what the last response said, and an estimate of what came since.
+    /// `None` when nothing was said since the conversation began, or began anew.
+    pub filled: Option<u64>,
+    /// The line behind which the conversation goes on from a summary, if that is the next one, and how
+    /// many messages stay.
+    boundary: Option<(LineId, usize)>,
+    /// True when it began anew from a summary.
+    pub compacted: bool,
+    /// What stands before what is read, until it is put there.
+    beginning: Beginning,
     /// What was wrong with the file.
     pub notices: Vec<String>,
     /// True when the last message is the user's: it waits for an answer.
@@ -39,20 +51,36 @@ pub struct Restored {
     pub open_calls: Vec<String>,
 }
 
+impl Restored {
+    /// Puts the beginning before what was read, once.
+    fn join(&mut self) {
+        self.history = std::mem::take(&mut self.beginning).join(std::mem::take(&mut self.history));
+    }
+}
+
 /// Loads a transcript; a missing file is an empty one.
 pub fn load(path: &Path) -> Result<Restored, StoreError> {
-    load_while(path, |_| true)
+    load_onto(path, Beginning::default())
+}
+
+/// The same for an agent before whose own words something stands.
+pub fn load_onto(path: &Path, beginning: Beginning) -> Result<Restored, StoreError> {
+    load_while(path, beginning, |_| true)
 }
 
 /// The same up to this line, which is the last one that counts; what it was when nothing stood behind it.
 /// `last_line` tells whether it was found.
 pub fn load_until(path: &Path, last: &LineId) -> Result<Restored, StoreError> {
-    load_while(path, |uuid| uuid != last)
+    load_while(path, Beginning::default(), |uuid| uuid != last)
 }
 
 /// Loads as long as `goes_on` says so of the line just taken.
-fn load_while(path: &Path, goes_on: impl Fn(&LineId) -> bool) -> Result<Restored, StoreError> {
-    let mut restored = Restored::default();
+fn load_while(
+    path: &Path,
+    beginning: Beginning,
+    goes_on: impl Fn(&LineId) -> bool,
+) -> Result<Restored, StoreError> {
+    let mut restored = Restored { beginning, ..Restored::default() };
     let mut announced = None;
     let found = transcript::read_while(path, |number, line| match line {
         Ok(line) => {
@@ -67,11 +95,12 @@ fn load_while(path: &Path, goes_on: impl Fn(&LineId) -> bool) -> Result<Restored
     });
     match found {
         Ok(()) => {}
-        Err(StoreError::NotFound { .. }) => return Ok(restored),
+        Err(StoreError::NotFound { .. }) => {}
         Err(error) => return Err(error),
     }
     restored.open_calls = mend(&mut restored.history);
     restored.unanswered = restored.history.last().is_some_and(|m| m.role == Role::User);
+    restored.join();
     Ok(restored)
 }
 
@@ -85,6 +114,9 @@ fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)
             && let Some(model) = line.data.as_ref().and_then(|data| model_of(data.get()))
         {
             restored.model = model;
+        }
+        if line.subtype.as_deref() == Some(COMPACT_BOUNDARY) {
+            take_boundary(restored, &line);
         }
         *announced = (!line.message_ids.is_empty()).then_some((line.uuid, line.message_ids));
         return;
@@ -100,9 +132,52 @@ fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)
     {
         restored.delivered.extend(ids);
     }
-    if !blocks.is_empty() {
-        restored.history.push(ChatMessage { role: message.role, blocks: blocks.into() });
+    if blocks.is_empty() {
+        return;
     }
+    let chat = ChatMessage { role: message.role, blocks: blocks.into() };
+    // Only right behind its boundary is a message a summary: a writer may have died between both lines.
+    if let Some((boundary, kept)) = restored.boundary.take()
+        && line.kind == LineType::User
+        && line.parent_uuid.as_ref() == Some(&boundary)
+    {
+        begin_anew(restored, chat, kept);
+        return;
+    }
+    restored.filled = match message.usage.as_ref().and_then(context_size::after_response) {
+        Some(tokens) => Some(tokens),
+        None => restored.filled.map(|tokens| tokens + context_size::of_message(&chat)),
+    };
+    restored.history.push(chat);
+}
+
+/// Takes a boundary: what its summary took counts, whether it was written or not.
+fn take_boundary(restored: &mut Restored, line: &Line) {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Boundary {
+        kept_messages: usize,
+        #[serde(default)]
+        usage: Usage,
+        #[serde(default)]
+        model: String,
+    }
+    let Some(data) = &line.data else { return };
+    let Ok(found) = serde_json::from_str::<Boundary>(data.get()) else { return };
+    *restored.usage.entry(found.model).or_default() += found.usage;
+    restored.boundary = Some((line.uuid.clone(), found.kept_messages));
+}
+
+/// The conversation goes on from its summary and the messages that stay. What was mended when the run
+/// began that wrote this is mended here the same way, so that the count is that of its history.
+fn begin_anew(restored: &mut Restored, summary: ChatMessage, kept: usize) {
+    mend(&mut restored.history);
+    restored.join();
+    restored.compacted = true;
+    let from = restored.history.len().saturating_sub(kept);
+    let tail = restored.history.split_off(from);
+    restored.history = std::iter::once(summary).chain(tail).collect();
+    restored.filled = None;
 }
 
 fn model_of(run: &str) -> Option<String> {

@@ -7,13 +7,16 @@ use super::definitions::Definitions;
 use super::disk::Disk;
 use super::events::Observer;
 use super::first;
+use super::kept::KeptSources;
 use super::limits::Slots;
 use super::ports::{Gates, Mailbox};
 use super::tally::Tally;
 use crate::model::prices::PriceTable;
 use crate::model::provider::{ModelError, ModelProvider};
+use crate::model::tuning::Tuning;
 use crate::store::paths::Paths;
 use crate::tools::tool::Tool;
+use crate::wire::settings::CompactionSettings;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +28,10 @@ pub struct Model {
     pub full: String,
     /// The name at the provider.
     pub name: String,
+    /// Input and output together, in tokens.
+    pub context_tokens: u64,
+    /// What its prefixes are frozen with; a definition may say more.
+    pub tuning: Tuning,
     /// The wire to it.
     pub provider: Arc<dyn ModelProvider>,
 }
@@ -75,6 +82,10 @@ pub struct Runtime {
     pub prices: PriceTable,
     /// What agents find in their directories.
     pub surroundings: first::Known,
+    /// When conversations are compacted.
+    pub compaction: CompactionSettings,
+    /// What stays when one is.
+    pub kept: KeptSources,
     /// What was used.
     pub tally: Tally,
     /// The environment of tool commands.

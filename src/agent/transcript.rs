@@ -28,6 +28,8 @@ pub const RUN_ENDED: &str = "run_ended";
 pub const FORK_ORIGIN: &str = "fork_origin";
 /// The subtype of the line that says what a fork's first request cost.
 pub const FORK_RECEIPT: &str = "fork_receipt";
+/// The subtype of the line behind which a conversation goes on from its summary, the next line.
+pub const COMPACT_BOUNDARY: &str = "compact_boundary";
 /// The subtype of a warning.
 pub const WARNING: &str = "warning";
 

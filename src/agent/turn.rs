@@ -7,6 +7,7 @@
 mod forking;
 
 use super::budget::LimitReached;
+use super::context_size;
 use super::core::AgentCore;
 use super::events::{AgentEvent, ResponseInfo, TurnSummary};
 use super::fork::seed::{Forked, fork_ends, request_ends};
@@ -22,11 +23,11 @@ use crate::store::error::StoreError;
 use crate::tools::set::ToolSet;
 use crate::wire::block::{Block, BlockKind, ChatMessage, Role};
 use crate::wire::ids::{LineId, MessageId};
-use crate::wire::ledger::Used;
 use crate::wire::mail::Claimed;
 use crate::wire::usage::{Money, Usage};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 
 /// Messages taken from the inbox at one boundary.
@@ -114,22 +115,26 @@ impl TurnEnd {
 
 /// One agent.
 pub struct Agent {
-    core: Arc<AgentCore>,
-    prefix: Arc<PromptPrefix>,
+    pub(super) core: Arc<AgentCore>,
+    pub(super) prefix: Arc<PromptPrefix>,
     tools: ToolSet,
-    transcript: Transcript,
+    pub(super) transcript: Transcript,
     mailbox: Option<Arc<dyn Mailbox>>,
-    history: Vec<ChatMessage>,
+    pub(super) history: Arc<Vec<ChatMessage>>,
     /// Where the last requests ended: their cache markers stay.
-    anchors: Vec<Anchor>,
+    pub(super) anchors: Vec<Anchor>,
     delivered: HashSet<MessageId>,
     branch: String,
     max_rounds: Option<u32>,
     rounds: u32,
-    usage: Usage,
-    cost: Money,
+    pub(super) usage: Usage,
+    pub(super) cost: Money,
     /// Of a fork: where its own part begins.
     forked: Option<Forked>,
+    /// Tokens of the next request, as far as they are known.
+    pub(super) filled: u64,
+    /// Below so many tokens no compaction is tried again.
+    pub(super) compact_from: u64,
 }
 
 /// What one round led to.
@@ -154,6 +159,7 @@ impl Agent {
         max_rounds: Option<u32>,
         (usage, cost): (Usage, Money),
         forked: Option<Forked>,
+        filled: Option<u64>,
     ) -> Self {
         let anchors = match &forked {
             Some(forked) => {
@@ -161,13 +167,14 @@ impl Agent {
             }
             None => request_ends(&history, OLD_ANCHORS),
         };
-        Self {
+        let filled = filled.unwrap_or_else(|| context_size::of_request(&prefix, &history));
+        let mut agent = Self {
             core,
             prefix,
             tools,
             transcript,
             mailbox,
-            history,
+            history: Arc::new(history),
             anchors,
             delivered,
             branch,
@@ -176,7 +183,17 @@ impl Agent {
             usage,
             cost,
             forked,
-        }
+            filled,
+            compact_from: 0,
+        };
+        agent.set_filled(filled);
+        agent
+    }
+
+    /// Notes how much of the context the next request fills.
+    pub(super) fn set_filled(&mut self, tokens: u64) {
+        self.filled = tokens;
+        self.core.context_filled.store(tokens, Ordering::Relaxed);
     }
 
     /// Who it is and what it shares with its tools.
@@ -276,7 +293,7 @@ impl Agent {
             end.rounds += 1;
             self.rounds += 1;
             self.observe(&AgentEvent::RoundStarted(end.rounds));
-            let Some(response) = self.ask_model(cancel).await? else { return Ok(TurnStatus::Cancelled) };
+            let Some(response) = self.answer(cancel).await? else { return Ok(TurnStatus::Cancelled) };
             end.last_usage = response.usage;
             end.owes_answer = false;
             end.cut = response.stop == StopReason::MaxTokens;
@@ -291,30 +308,44 @@ impl Agent {
     }
 
     /// Sends the history; `None` when cancelled.
-    async fn ask_model(&mut self, cancel: &CancellationToken) -> Result<Option<ModelResponse>, TurnError> {
+    pub(super) async fn ask_model(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<Option<ModelResponse>, TurnError> {
         let last = self.history.len() - 1;
         let mut anchors = self.anchors.clone();
         if anchors.last() != Some(&Anchor::end_of(last)) {
             anchors.push(Anchor::end_of(last));
         }
-        let request = ModelRequest {
-            prefix: Arc::clone(&self.prefix),
-            messages: self.history.clone(),
-            anchors,
-            tag: RequestTag { agent: self.core.context.label().to_owned(), round: self.rounds },
-        };
-        let sink = Deltas(&self.core);
-        let response = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Ok(None),
-            response = self.core.model.provider.respond(&request, &sink) => response?,
-        };
+        let (messages, sink) = (Arc::clone(&self.history), Deltas(&self.core));
+        let Some(response) = self.send(messages, anchors, &sink, cancel).await? else { return Ok(None) };
         if self.anchors.last() != Some(&Anchor::end_of(last)) {
             self.anchors.push(Anchor::end_of(last));
             let surplus = self.anchors.len().saturating_sub(OLD_ANCHORS);
             self.anchors.drain(..surplus);
         }
         Ok(Some(response))
+    }
+
+    /// Sends these messages behind the prefix; `None` when cancelled.
+    pub(super) async fn send(
+        &self,
+        messages: Arc<Vec<ChatMessage>>,
+        anchors: Vec<Anchor>,
+        sink: &dyn DeltaSink,
+        cancel: &CancellationToken,
+    ) -> Result<Option<ModelResponse>, TurnError> {
+        let request = ModelRequest {
+            prefix: Arc::clone(&self.prefix),
+            messages,
+            anchors,
+            tag: RequestTag { agent: self.core.context.label().to_owned(), round: self.rounds },
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Ok(None),
+            response = self.core.model.provider.respond(&request, sink) => Ok(Some(response?)),
+        }
     }
 
     /// Records a response and runs its calls.
@@ -324,16 +355,8 @@ impl Agent {
         cancel: &CancellationToken,
         end: &mut TurnEnd,
     ) -> Result<Round, TurnError> {
-        let runtime = &self.core.runtime;
-        let cost = runtime.prices.cost(&self.core.model.full, &response.usage);
-        self.usage += response.usage;
-        self.cost += cost;
-        runtime.tally.count(&self.core.model.full, response.usage, cost);
-        let used = Used { usage: response.usage, cost };
-        if let Err(error) = runtime.budget.count(&self.core.context, &self.core.model.full, used).await {
-            // The answer is there and paid for; the next request is refused when the ledger stays broken.
-            self.observe(&AgentEvent::Notice(format!("what a response has used was not counted: {error}")));
-        }
+        let cost = self.count(response.usage).await;
+        let measured = context_size::after_response(&response.usage);
         let info = ResponseInfo {
             cost,
             id: response.id,
@@ -357,6 +380,9 @@ impl Agent {
         if message.blocks.iter().any(|b| b.kind() != BlockKind::Thinking) {
             line = self.record(message, Some(info)).await?;
         }
+        if let Some(tokens) = measured {
+            self.set_filled(tokens);
+        }
         self.take_receipt(response.usage).await?;
         if calls.is_empty() {
             return match response.stop {
@@ -374,7 +400,7 @@ impl Agent {
         if let Err(error) = self.record(results.clone(), None).await {
             // The calls have run: without their results the history would be refused from here on. On
             // disk they are missing, and a later run is told that their effects are unknown.
-            self.history.push(results);
+            Arc::make_mut(&mut self.history).push(results);
             return Err(error.into());
         }
         Ok(Round::Goes(count))
@@ -429,13 +455,14 @@ impl Agent {
     }
 
     fn push(&mut self, message: ChatMessage, response: Option<ResponseInfo>, uuids: Vec<LineId>) {
-        self.history.push(message.clone());
+        Arc::make_mut(&mut self.history).push(message.clone());
+        self.set_filled(self.filled + context_size::of_message(&message));
         if let Some(uuid) = uuids.into_iter().next_back() {
             self.observe(&AgentEvent::Message { uuid, message: Arc::new(message), response });
         }
     }
 
-    fn observe(&self, event: &AgentEvent) {
+    pub(super) fn observe(&self, event: &AgentEvent) {
         self.core.runtime.observer.event(&self.core.context, event);
     }
 }

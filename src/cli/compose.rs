@@ -3,6 +3,7 @@
 //! The only place that knows every layer and wires them together.
 
 use super::background::background;
+use super::cleanup;
 use super::error::CliError;
 use super::setup::{Setup, no_model};
 use super::spent::{self, Before};
@@ -15,6 +16,7 @@ use crate::agent::definition_sources::{Discovery, discover};
 use crate::agent::definitions::{self, Definitions};
 use crate::agent::events::{Fan, Observer};
 use crate::agent::first::Known;
+use crate::agent::kept::KeptSources;
 use crate::agent::limits::Slots;
 use crate::agent::permissions::Permissions;
 use crate::agent::ports::{Mailbox, OpenGates, PermissionBroker};
@@ -28,6 +30,7 @@ use crate::model::prices::PriceTable;
 use crate::model::provider::{ModelError, ModelErrorKind, ModelProvider};
 use crate::model::record::Recording;
 use crate::model::registry::{ModelRef, Names};
+use crate::model::tuning::Tunings;
 use crate::os::file::resolve;
 use crate::os::process;
 use crate::policy::rule;
@@ -38,6 +41,7 @@ use crate::team::bubble::FileBroker;
 use crate::team::budget::{self, LimitLog};
 use crate::team::context::Team;
 use crate::team::executor::{BoxFuture, RunnerControl, RunnerExit, TeammateRunner};
+use crate::team::kept::KeptTeam;
 use crate::team::lead::Lead;
 use crate::team::lifecycle::Insistence;
 use crate::team::mailbox::FileMailbox;
@@ -72,6 +76,7 @@ use tokio_util::sync::CancellationToken;
 struct Models {
     names: Names,
     connections: Connections,
+    tunings: Tunings,
     base: PathBuf,
     /// Where answers are recorded, and the one provider that is.
     record: Option<PathBuf>,
@@ -112,7 +117,13 @@ impl ModelSource for Models {
             return Err(ModelError::new(ModelErrorKind::Refused, what));
         }
         let provider = self.recorded(self.connections.get(&found).map_err(wrong)?)?;
-        Ok(Model { full, name: found.name, provider })
+        Ok(Model {
+            full,
+            context_tokens: self.tunings.context_tokens(&found),
+            tuning: self.tunings.tuning(&found),
+            name: found.name,
+            provider,
+        })
     }
 }
 
@@ -220,6 +231,7 @@ fn make_runtime(
     let models = Models {
         names: Names::new(&settings.aliases),
         connections: Connections::new(setup.connect_options()),
+        tunings: Tunings::new(settings),
         base: setup.cwd.clone(),
         record: setup.shared.record.as_ref().map(|path| setup.cwd.join(path)),
         recorded: OnceLock::new(),
@@ -238,6 +250,8 @@ fn make_runtime(
         budget: Budget::new(ledger),
         prices: PriceTable::new(&settings.prices),
         surroundings: Known::default(),
+        compaction: settings.compaction,
+        kept: KeptSources::default(),
         tally: Tally::default(),
         environment: Arc::new(setup.environment.for_tools(&settings.env, team.name.as_str())),
         tool_concurrency: settings.limits.tool_concurrency.unwrap_or(TOOL_CONCURRENCY),
@@ -346,6 +360,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
         .resume
         .unwrap_or_else(|| setup.shared.session_id.clone().map_or_else(SessionId::generate, SessionId::new));
     claim_session(setup, &id, resumes).await?;
+    cleanup::start(setup);
     let left = if resumes {
         let left = session::take_over(&setup.paths, &setup.disk, &id, setup.durability()).await;
         left.map_err(|e| who_leads(setup, e))?
@@ -439,6 +454,7 @@ async fn assemble(
     let definitions = Definitions::new(definitions);
     let runtime = make_runtime(setup, Arc::clone(&kit), definitions, observers, &team)?;
 
+    runtime.kept.add(Arc::new(KeptTeam::new(team.clone())));
     let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, None));
     let host = Host {
         runtime: Arc::clone(&runtime),
@@ -694,6 +710,7 @@ pub async fn worker(
     let watch =
         orphan::watch(team.clone(), spec.name.clone(), spec.incarnation, what, control.cancel.clone());
     drop(spawn_in(&teammate::context(&spec), watch));
+    runtime.kept.add(Arc::new(KeptTeam::new(team.clone())));
     let host = Host { runtime, team: team.clone(), reporters, asks: AskRoute::Mail };
     let exit = teammate::run(host, spec, control).await;
     if orphan::is_alone(&team).await

@@ -86,6 +86,11 @@ impl From<&ModelError> for CliError {
             ModelErrorKind::Refused => {
                 (ExitKind::Failed, "refused", "the provider's words say what it did not like")
             }
+            ModelErrorKind::ContextExceeded => (
+                ExitKind::Failed,
+                "context_exceeded",
+                "say it in fewer words or in parts; /rewind takes the last message back, /compact shortens the rest",
+            ),
             ModelErrorKind::RateLimited => {
                 (ExitKind::Failed, "rate_limited", "wait a little, or use another model")
             }

@@ -6,6 +6,7 @@ pub mod args;
 pub mod ask_dialog;
 mod background;
 pub mod blueprint;
+pub mod cleanup;
 pub mod commands;
 pub mod compose;
 pub mod environment;

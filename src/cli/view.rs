@@ -3,6 +3,7 @@
 //! Owns the words and colours; where the lines go is the sink's business. Whatever agents wrote is
 //! made harmless before it is shown.
 
+use super::status::tokens;
 use super::{text, todos};
 use crate::agent::context::{AgentContext, Tier};
 use crate::agent::events::{AgentEvent, Observer};
@@ -74,6 +75,12 @@ pub fn lines(agent: &AgentContext, event: &AgentEvent, beside: Beside) -> Vec<St
         AgentEvent::ChildStarted(child, description) if !told || child.tier != Tier::Teammate => {
             vec![format!("{dim}started{dim:#} {} {dim}({}){dim:#}", child.agent_type, head(description))]
         }
+        AgentEvent::Compacting(_) => vec![format!("{dim}· compacting the conversation …{dim:#}")],
+        AgentEvent::Compacted(done) => vec![format!(
+            "{dim}· compacted: about {} tokens were, {} are{dim:#}",
+            tokens(done.pre_tokens),
+            tokens(done.post_tokens)
+        )],
         AgentEvent::Notice(text) => vec![format!("{warn}{}{warn:#}", head(text))],
         AgentEvent::TurnEnded(_) if agent.tier == Tier::Teammate && !told => {
             vec![format!("{dim}idle{dim:#}")]

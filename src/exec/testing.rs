@@ -36,6 +36,7 @@ pub(crate) fn spec(name: &str, team: &str, cwd: &Path) -> WorkerSpec {
             permission_mode: None,
             max_turns: None,
             background: None,
+            effort: None,
             one_shot: false,
             omit_instructions: false,
             system_prompt: String::new(),

@@ -19,6 +19,7 @@ use super::provider::{
 };
 pub use super::secret::Secret;
 use super::stream::Exchange;
+use super::tuning::Tuning;
 use assemble::Assembler;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use std::time::Duration;
@@ -90,14 +91,18 @@ impl ModelProvider for Anthropic {
         "anthropic"
     }
 
-    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration]) -> PromptPrefix {
+    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration], tuning: &Tuning) -> PromptPrefix {
         let facts = facts(model);
         PromptPrefix {
             model: model.to_owned(),
             tools: request::tools(tools).into(),
             system: request::system(system).into(),
-            max_output_tokens: facts.answer_tokens,
+            max_output_tokens: facts.answer(tuning.max_output_tokens),
             thinking: facts.thinking.as_deref().map(Into::into),
+            effort: tuning
+                .effort
+                .filter(|_| facts.takes_effort)
+                .map(|effort| format!(r#"{{"effort":"{}"}}"#, effort.as_str()).into()),
         }
     }
 

@@ -155,8 +155,11 @@ mod tests {
     #[test]
     fn a_server_of_ones_own_needs_no_key_and_the_vendor_does() {
         let own = |name: &str, base: &str| ConnectOptions {
-            providers: [(name.to_owned(), ProviderSettings { base_url: Some(base.to_owned()), wire: None })]
-                .into(),
+            providers: [(
+                name.to_owned(),
+                ProviderSettings { base_url: Some(base.to_owned()), ..Default::default() },
+            )]
+            .into(),
             ..ConnectOptions::default()
         };
         let name = |text: &str, options: &ConnectOptions| {

@@ -189,6 +189,37 @@ pub(super) fn kind_of_status(status: u16) -> ModelErrorKind {
     }
 }
 
+/// The same for a request that was refused with these words.
+pub(super) fn kind_of_failure(status: u16, message: &str) -> ModelErrorKind {
+    match kind_of_status(status) {
+        // OpenAI-like servers answer 400 or 413, some 500, to what they have no room for.
+        ModelErrorKind::Refused | ModelErrorKind::Unavailable if is_too_long(message) => {
+            ModelErrorKind::ContextExceeded
+        }
+        kind => kind,
+    }
+}
+
+/// Whether a provider's words say that the conversation is too long for the model.
+///
+/// The vendors' own: `prompt is too long: N tokens > M maximum` and `input length and max_tokens exceed
+/// context limit` (Anthropic), `context_length_exceeded` with `maximum context length` (OpenAI, vLLM) or
+/// `exceeds the context window` (Responses), `exceeds the available context size` (llama.cpp).
+pub(super) fn is_too_long(message: &str) -> bool {
+    let message = message.to_lowercase();
+    let signs = [
+        "prompt is too long",
+        "exceed context limit",
+        "context_length_exceeded",
+        "maximum context length",
+        "exceeds the context window",
+        "exceeds the available context",
+        "exceed the context window",
+        "context window is full",
+    ];
+    signs.iter().any(|sign| message.contains(sign))
+}
+
 /// How long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date
 /// (RFC 9110 §10.2.3). A date in the past is no wait.
 pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
@@ -227,6 +258,24 @@ mod tests {
             assert_eq!(read("retry-after", odd), None, "{odd}");
         }
         assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+
+    #[test]
+    fn what_has_no_room_is_told_from_what_is_refused() {
+        use ModelErrorKind::{ContextExceeded, Credentials, RateLimited, Refused, Unavailable};
+        for (status, message, kind) in [
+            (400, "prompt is too long: 210000 tokens > 200000 maximum", ContextExceeded),
+            (400, "This model's maximum context length is 8192 tokens.", ContextExceeded),
+            (413, "Your input exceeds the context window of this model.", ContextExceeded),
+            (500, "the request exceeds the available context size", ContextExceeded),
+            (400, "messages: roles must alternate", Refused),
+            (413, "request_too_large", Refused),
+            (500, "internal", Unavailable),
+            (429, "prompt is too long for your tier", RateLimited),
+            (403, "prompt is too long", Credentials),
+        ] {
+            assert_eq!(kind_of_failure(status, message), kind, "{status} {message}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod script;
 pub mod scripted;
 mod secret;
 mod stream;
+pub mod tuning;
 
 #[cfg(test)]
 mod testing;

@@ -115,7 +115,7 @@ mod tests {
     }
 
     fn options(url: &str) -> ConnectOptions {
-        let own = ProviderSettings { base_url: Some(url.to_owned()), wire: None };
+        let own = ProviderSettings { base_url: Some(url.to_owned()), ..Default::default() };
         ConnectOptions { providers: [("ollama".to_owned(), own)].into(), ..ConnectOptions::default() }
     }
 

@@ -25,7 +25,8 @@ use super::provider::{
 };
 use super::secret::Secret;
 use super::stream::Exchange;
-use crate::wire::settings::OpenAiWire;
+use super::tuning::Tuning;
+use crate::wire::settings::{Effort, OpenAiWire};
 use encoded::Encoded;
 use names::ToolNames;
 use reqwest::Url;
@@ -162,9 +163,10 @@ impl ModelProvider for OpenAi {
         self.server.provider
     }
 
-    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration]) -> PromptPrefix {
+    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration], tuning: &Tuning) -> PromptPrefix {
         self.names.learn(tools);
         let facts = facts(model);
+        let effort = tuning.effort.filter(|_| !never_reasons(model)).map(Effort::as_str);
         let (tools, system) = match self.wire {
             OpenAiWire::Chat => (chat::tools(tools), chat::system(system)),
             OpenAiWire::Responses => (responses::tools(tools), responses::system(system)),
@@ -174,9 +176,19 @@ impl ModelProvider for OpenAi {
             tools: tools.into(),
             system: system.into(),
             // A bound that a small server cannot meet is refused; it knows its own better.
-            max_output_tokens: if facts.known { facts.answer_tokens } else { 0 },
+            max_output_tokens: match tuning.max_output_tokens {
+                None if !facts.known => 0,
+                wanted => facts.answer(wanted),
+            },
             // The model's own: what the list holds is for the Messages API.
-            thinking: None,
+            thinking: match self.wire {
+                OpenAiWire::Responses => effort.map(|e| format!(r#"{{"effort":"{e}"}}"#).into()),
+                OpenAiWire::Chat => None,
+            },
+            effort: match self.wire {
+                OpenAiWire::Responses => None,
+                OpenAiWire::Chat => effort.map(|e| format!(r#""{e}""#).into()),
+            },
         }
     }
 

@@ -25,10 +25,21 @@ pub struct Facts {
     pub context_tokens: u64,
     /// Bound of one answer that is asked for, in tokens.
     pub answer_tokens: u32,
+    /// The longest answer the model can give, in tokens.
+    pub longest_answer: u32,
+    /// Whether it may be told how hard to think.
+    pub takes_effort: bool,
     /// The thinking setting for the wire, JSON.
     pub thinking: Option<Arc<str>>,
     /// Whether the list knows the model; if not, the rest are cautious guesses.
     pub known: bool,
+}
+
+impl Facts {
+    /// The bound to ask for when the user wants this one.
+    pub fn answer(&self, wanted: Option<u32>) -> u32 {
+        wanted.map_or(self.answer_tokens, |wanted| wanted.clamp(1, self.longest_answer))
+    }
 }
 
 /// Names of a provider's models by what they are for.
@@ -93,6 +104,7 @@ struct Entry {
     context: u64,
     output: u32,
     thinking: Option<Arc<str>>,
+    effort: Option<bool>,
     price: Price,
     long_prompt: Option<u64>,
     long_price: Option<Price>,
@@ -178,12 +190,16 @@ pub fn facts(model: &str) -> Facts {
         Some(entry) => Facts {
             context_tokens: entry.context,
             answer_tokens: entry.output.min(LONGEST_ANSWER),
+            longest_answer: entry.output,
+            takes_effort: entry.effort.unwrap_or(entry.thinking.is_some()),
             thinking: entry.thinking.clone(),
             known: true,
         },
         None => Facts {
             context_tokens: UNKNOWN_CONTEXT,
             answer_tokens: if model.contains("claude-") { NEWER_ANSWER } else { UNKNOWN_ANSWER },
+            longest_answer: u32::MAX,
+            takes_effort: true,
             thinking: None,
             known: false,
         },

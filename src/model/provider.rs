@@ -3,6 +3,7 @@
 //! A [`PromptPrefix`] is immutable and shared by pointer; a request adds the conversation to it. A
 //! provider sends the bytes of prefix and blocks as they are, cache markers aside.
 
+use super::tuning::Tuning;
 use crate::wire::block::{Block, ChatMessage};
 use crate::wire::usage::Usage;
 use std::future::Future;
@@ -38,6 +39,8 @@ pub struct PromptPrefix {
     pub max_output_tokens: u32,
     /// The wire's thinking setting, serialized; `None` leaves it out.
     pub thinking: Option<Arc<str>>,
+    /// The wire's setting of how hard to think, serialized; `None` leaves it out.
+    pub effort: Option<Arc<str>>,
 }
 
 /// Who asks, for scripts, recordings and logs; never sent to a model.
@@ -75,8 +78,8 @@ impl Anchor {
 pub struct ModelRequest {
     /// What comes first.
     pub prefix: Arc<PromptPrefix>,
-    /// The conversation; the last message is the user's.
-    pub messages: Vec<ChatMessage>,
+    /// The conversation, shared with whoever keeps it; the last message is the user's.
+    pub messages: Arc<Vec<ChatMessage>>,
     /// Where cached parts end, oldest first, at most three (with more, the last three count): the ends
     /// of earlier requests and of this one; for a fork also its last shared block. Wires without
     /// markers ignore them.
@@ -185,7 +188,7 @@ pub trait ModelProvider: Send + Sync {
     /// The provider's name in `provider:name`.
     fn name(&self) -> &'static str;
     /// Serializes system prompt and tools once, for all requests of a session and its forks.
-    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration]) -> PromptPrefix;
+    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration], tuning: &Tuning) -> PromptPrefix;
     /// Sends a request and takes the whole response.
     fn respond<'a>(
         &'a self,
@@ -226,6 +229,8 @@ pub enum ModelErrorKind {
     Credentials,
     /// The request is refused (400, 404, 413 …); repeating it is no use.
     Refused,
+    /// The conversation does not fit into the model's context; a shorter one may.
+    ContextExceeded,
     /// Too many requests (429).
     RateLimited,
     /// The provider is overloaded or broken (5xx, 529).

@@ -8,6 +8,7 @@ use super::provider::{
     PromptPrefix, ToolDeclaration,
 };
 use super::scripted::conversation::{Conversations, View};
+use crate::model::tuning::Tuning;
 use crate::wire::block::{Block, BlockKind};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
@@ -197,7 +198,10 @@ fn part(block: &Block, malformed: &[(String, String)]) -> Part {
 fn failed(error: &ModelError) -> Vec<Part> {
     let status = match error.kind {
         ModelErrorKind::Credentials => Some(401),
-        ModelErrorKind::Refused | ModelErrorKind::Protocol | ModelErrorKind::Script => Some(400),
+        ModelErrorKind::Refused
+        | ModelErrorKind::ContextExceeded
+        | ModelErrorKind::Protocol
+        | ModelErrorKind::Script => Some(400),
         ModelErrorKind::RateLimited => Some(429),
         ModelErrorKind::Unavailable => Some(529),
         ModelErrorKind::Connection => None,
@@ -218,8 +222,8 @@ impl ModelProvider for Recording {
         self.inner.name()
     }
 
-    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration]) -> PromptPrefix {
-        self.inner.freeze(model, system, tools)
+    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration], tuning: &Tuning) -> PromptPrefix {
+        self.inner.freeze(model, system, tools, tuning)
     }
 
     fn respond<'a>(

@@ -12,6 +12,7 @@ use super::provider::{
     BoxFuture, Delta, DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelRequest, ModelResponse,
     PromptPrefix, ToolDeclaration,
 };
+use crate::model::tuning::Tuning;
 use crate::wire::settings::RetrySettings;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -110,8 +111,8 @@ impl ModelProvider for Retrying {
         self.inner.name()
     }
 
-    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration]) -> PromptPrefix {
-        self.inner.freeze(model, system, tools)
+    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration], tuning: &Tuning) -> PromptPrefix {
+        self.inner.freeze(model, system, tools, tuning)
     }
 
     fn respond<'a>(

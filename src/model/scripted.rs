@@ -9,13 +9,14 @@ pub mod gates;
 #[cfg(test)]
 mod tests;
 
-use super::http::kind_of_status;
+use super::http::kind_of_failure;
 use super::provider::{
     BoxFuture, Delta, DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelRequest, ModelResponse,
     PromptPrefix, StopReason, ToolDeclaration,
 };
 use super::script::template::{Rendered, Values};
 use super::script::{Action, Input, Script, ScriptError, Shape, UsageOverride};
+use crate::model::tuning::Tuning;
 use crate::wire::block::{Block, BlockKind};
 use crate::wire::open::RawMap;
 use crate::wire::usage::Usage;
@@ -152,7 +153,7 @@ impl Scripted {
                 }
                 Action::Error { status, message, retry_after } => {
                     let (kind, what) = match status {
-                        Some(status) => (kind_of_status(*status), format!("answered {status}")),
+                        Some(status) => (kind_of_failure(*status, message), format!("answered {status}")),
                         None => (ModelErrorKind::Connection, "broke the connection".to_owned()),
                     };
                     let mut error = ModelError::new(kind, format!("the scripted model {what}: {message}"))
@@ -290,13 +291,14 @@ impl ModelProvider for Scripted {
         "scripted"
     }
 
-    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration]) -> PromptPrefix {
+    fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration], tuning: &Tuning) -> PromptPrefix {
         PromptPrefix {
             model: model.to_owned(),
             tools: super::anthropic::request::tools(tools).into(),
             system: super::anthropic::request::system(system).into(),
-            max_output_tokens: ANSWER_TOKENS,
+            max_output_tokens: tuning.max_output_tokens.unwrap_or(ANSWER_TOKENS),
             thinking: None,
+            effort: None,
         }
     }
 

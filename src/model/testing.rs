@@ -41,6 +41,7 @@ pub(super) fn prefix() -> Arc<PromptPrefix> {
         system: r#"{"type":"text","text":"be brief"}"#.into(),
         max_output_tokens: 1000,
         thinking: None,
+        effort: None,
     })
 }
 
@@ -48,7 +49,7 @@ pub(super) fn prefix() -> Arc<PromptPrefix> {
 pub(super) fn request(agent: &str, round: u32, messages: &[ChatMessage]) -> ModelRequest {
     ModelRequest {
         prefix: prefix(),
-        messages: messages.to_vec(),
+        messages: Arc::new(messages.to_vec()),
         anchors: vec![Anchor::end_of(messages.len().saturating_sub(1))],
         tag: RequestTag { agent: agent.to_owned(), round },
     }

@@ -76,6 +76,10 @@ impl Paths {
     pub fn logs(&self) -> PathBuf {
         self.0.state.join("logs")
     }
+    /// Its time says when old things were removed last.
+    pub fn cleaned(&self) -> PathBuf {
+        self.state_root().join("cleaned")
+    }
     /// What was typed at the prompt.
     pub fn history(&self) -> PathBuf {
         self.state_root().join("history.jsonl")

@@ -6,6 +6,7 @@ use super::pump::{Control, Pump};
 use super::reporter::{Reporter, Reporters};
 use super::supervisor::Supervisor;
 use super::wake::Topic;
+use crate::agent::compact::Compacted;
 use crate::agent::context::spawn_in;
 use crate::agent::events::AgentEvent;
 use crate::agent::turn::{Agent, TurnEnd, TurnInput, TurnStatus};
@@ -120,6 +121,18 @@ impl Lead {
         self.reporter.change(|r| r.delivered_seq = r.delivered_seq.max(delivered)).await?;
         self.reporter.set_state(AgentState::Idle).await?;
         Ok(end)
+    }
+
+    /// Goes on from a summary of the conversation, with the run record kept true.
+    pub async fn compact(
+        &mut self,
+        focus: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<Compacted, StoreError> {
+        self.reporter.set_state(AgentState::Working).await?;
+        let outcome = self.agent.compact_now(focus, cancel).await;
+        self.reporter.set_state(AgentState::Idle).await?;
+        Ok(outcome)
     }
 
     async fn one_turn(&mut self, input: TurnInput, cancel: &CancellationToken) -> TurnEnd {

@@ -6,6 +6,7 @@ pub mod budget;
 pub mod context;
 pub mod ending;
 pub mod executor;
+pub mod kept;
 pub mod lead;
 pub mod leaderless;
 pub mod lifecycle;

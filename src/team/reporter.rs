@@ -167,6 +167,10 @@ impl Reporter {
                 said.record.current_tool = Some(what.chars().take(200).collect());
             }
             AgentEvent::ToolEnded { .. } => said.record.current_tool = None,
+            AgentEvent::Compacted(done) => {
+                said.record.usage += done.usage;
+                said.record.cost += done.cost;
+            }
             AgentEvent::Message { response: Some(response), .. } => {
                 said.record.usage += response.usage;
                 said.record.cost += response.cost;

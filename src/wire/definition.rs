@@ -1,6 +1,7 @@
 //! An agent definition: what kind of agent to run (contract §9).
 
 use super::permission::PermissionMode;
+use super::settings::Effort;
 use serde::{Deserialize, Serialize};
 
 /// Which tools an agent has.
@@ -40,6 +41,9 @@ pub struct AgentDefinition {
     /// Whether it works in the background unless the call says otherwise.
     #[serde(default)]
     pub background: Option<bool>,
+    /// How hard its model thinks; `None` is what the session says.
+    #[serde(default)]
+    pub effort: Option<Effort>,
     /// True: only its report comes back, without the trailer on how to continue it.
     #[serde(default)]
     pub one_shot: bool,

@@ -14,6 +14,10 @@ pub const TOOL_RESULT_CHARS: usize = 30_000;
 pub const READ_LINES: usize = 2_000;
 /// How long a worker may take to say it is ready.
 pub const READY_DEADLINE: Duration = Duration::from_secs(10);
+/// The share of a model's context that the next request may fill before the conversation is compacted.
+pub const COMPACTION_THRESHOLD: f64 = 0.85;
+/// Days after which old sessions, logs and unused teams are removed.
+pub const CLEANUP_DAYS: u32 = 30;
 /// How long a store operation tries for a lock.
 pub const LOCK_DEADLINE: Duration = Duration::from_secs(10);
 /// Poll beneath file notification on local file systems.

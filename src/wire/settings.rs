@@ -18,6 +18,14 @@ pub struct Settings {
     pub providers: BTreeMap<String, ProviderSettings>,
     /// Rules and mode.
     pub permissions: PermissionSettings,
+    /// Longest answer asked of a model, in tokens; `None` is what the list of models says.
+    pub max_output_tokens: Option<u32>,
+    /// How hard models think; `None` is their own default.
+    pub effort: Option<Effort>,
+    /// When conversations are compacted.
+    pub compaction: CompactionSettings,
+    /// Days after which old sessions, logs and unused teams are removed; 0 keeps them.
+    pub cleanup_days: Option<u32>,
     /// Variables for tool commands.
     pub env: BTreeMap<String, String>,
     /// False takes away the team tools.
@@ -64,6 +72,76 @@ pub struct ProviderSettings {
     /// What `openai` and `ollama` speak; when left out, `responses` at the vendor's own address and
     /// `chat` everywhere else.
     pub wire: Option<OpenAiWire>,
+    /// Sizes of models that the shipped list lacks or has wrong, by the provider's name of them; `*` is
+    /// every other one of this provider.
+    pub models: BTreeMap<String, ModelSettings>,
+}
+
+/// The sizes of a model, in tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ModelSettings {
+    /// Input and output together.
+    pub context_window: Option<u64>,
+    /// Longest answer to ask for.
+    pub max_output: Option<u32>,
+}
+
+/// How hard a model thinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Effort {
+    /// Quick and cheap.
+    Low,
+    /// Between both.
+    Medium,
+    /// Thorough.
+    High,
+}
+
+impl Effort {
+    /// All, as they are written.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("low", Self::Low), ("medium", Self::Medium), ("high", Self::High)];
+
+    /// As it is written, and as both vendors' wires have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// From how it is written.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(own, _)| *own == name).map(|(_, effort)| effort)
+    }
+}
+
+/// When conversations are compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CompactionSettings {
+    /// Whether it happens by itself.
+    pub enabled: bool,
+    /// The share of a model's context that the next request may fill before it does.
+    #[serde(deserialize_with = "a_share")]
+    pub threshold: f64,
+}
+
+impl Default for CompactionSettings {
+    fn default() -> Self {
+        Self { enabled: true, threshold: super::limits::COMPACTION_THRESHOLD }
+    }
+}
+
+fn a_share<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    let share = f64::deserialize(from)?;
+    if share > 0.0 && share <= 1.0 {
+        return Ok(share);
+    }
+    Err(serde::de::Error::custom(format_args!("{share} is no share: it is above 0 and at most 1")))
 }
 
 /// The two wires of OpenAI and of servers that are like it.

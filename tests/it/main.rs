@@ -6,6 +6,7 @@ mod asks;
 mod background;
 mod blueprint;
 mod cache;
+mod compaction;
 mod crash;
 mod demo;
 mod disk;

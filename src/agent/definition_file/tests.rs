@@ -19,6 +19,7 @@ disallowedTools:
 model: fast
 permissionMode: acceptEdits
 maxTurns: 12
+effort: low
 omitClaudeMd: true
 mcpServers:
   a:
@@ -48,6 +49,7 @@ fn everything_a_file_can_say() {
             permission_mode: Some(PermissionMode::AcceptEdits),
             max_turns: Some(12),
             background: None,
+            effort: Some(Effort::Low),
             one_shot: false,
             omit_instructions: true,
             system_prompt: "You write.\n\n---\nAnd more.".to_owned(),
@@ -57,9 +59,9 @@ fn everything_a_file_can_say() {
     assert_eq!(
         warnings,
         [
-            (11, "`mcpServers` has no effect in this version"),
-            (14, "unknown key `wibble`"),
-            (16, "`color` has no effect in this version"),
+            (12, "`mcpServers` has no effect in this version"),
+            (15, "unknown key `wibble`"),
+            (17, "`color` has no effect in this version"),
         ]
     );
 }
@@ -94,6 +96,7 @@ fn a_bad_file_is_refused_with_line_and_reason() {
         ("---\nname: a/b\n---\nx", "a.md:2: `name` cannot hold '/'"),
         ("---\n\nname: ''\n---\nx", "a.md:3: `name` is empty"),
         ("---\nmaxTurns: 0\n---\nx", "a.md:2: `maxTurns` is a number from 1, not 0"),
+        ("---\neffort: max\n---\nx", "a.md:2: `effort` is one of low, medium, high, not \"max\""),
         ("---\ntools: [Read, 3]\n---\nx", "a.md:2: `tools` holds names of tools, not 3"),
         ("---\ntools: []\n---\nx", "a.md:2: `tools` holds an empty name"),
         ("---\nisolation: worktree\n---\nx", "a.md:2: `isolation` is not part of this version; leave it out"),

@@ -173,6 +173,7 @@ mod tests {
             system: system.into(),
             max_output_tokens: 1,
             thinking: None,
+            effort: None,
         })
     }
 

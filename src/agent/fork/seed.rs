@@ -56,12 +56,29 @@ impl Seed {
         }
     }
 
-    /// The whole conversation of a fork that has said these messages itself.
-    pub fn join(&self, own: Vec<ChatMessage>) -> Vec<ChatMessage> {
-        let mut all = self.messages.clone();
+    /// What stands before the fork's own words.
+    pub fn beginning(&self) -> Beginning {
+        Beginning { messages: self.messages.clone(), placeholders: self.placeholders() }
+    }
+}
+
+/// What stands before an agent's own words; nothing, except for a fork.
+#[derive(Debug, Default)]
+pub struct Beginning {
+    messages: Vec<ChatMessage>,
+    placeholders: Vec<Block>,
+}
+
+impl Beginning {
+    /// The whole conversation of one that has said these messages itself.
+    pub fn join(self, own: Vec<ChatMessage>) -> Vec<ChatMessage> {
+        if self.messages.is_empty() {
+            return own;
+        }
+        let mut all = self.messages;
         let mut own = own.into_iter();
         if let Some(first) = own.next() {
-            all.push(behind(self.placeholders(), &first.blocks));
+            all.push(behind(self.placeholders, &first.blocks));
         }
         all.extend(own);
         all
@@ -115,6 +132,7 @@ mod tests {
                 system: "S".into(),
                 max_output_tokens: 1,
                 thinking: None,
+                effort: None,
             }),
             tool_names: Vec::new(),
             messages: vec![user("go"), ChatMessage::assistant(vec![call("a"), call("b")])],
@@ -133,9 +151,12 @@ mod tests {
         let result = |id| Block::tool_result(id, "later", false);
         let first = ChatMessage::user(vec![result("a"), result("b"), Block::text("D")]);
         let [go, calls] = [seed.messages[0].clone(), seed.messages[1].clone()];
-        assert_eq!(seed.join(vec![user("D"), answer.clone()]), [go.clone(), calls.clone(), first, answer]);
-        assert_eq!(seed.join(Vec::new()), [go, calls]);
-        assert!(Arc::ptr_eq(&seed.join(Vec::new())[1].blocks, &seed.messages[1].blocks));
+        assert_eq!(
+            seed.beginning().join(vec![user("D"), answer.clone()]),
+            [go.clone(), calls.clone(), first, answer]
+        );
+        assert_eq!(seed.beginning().join(Vec::new()), [go, calls]);
+        assert!(Arc::ptr_eq(&seed.beginning().join(Vec::new())[1].blocks, &seed.messages[1].blocks));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the loop does for forks: it opens the point where they begin, and it begins as one.
 
 use super::Agent;
+use crate::agent::context_size;
 use crate::agent::core::AgentCore;
 use crate::agent::events::AgentEvent;
 use crate::agent::fork::AGENT_TOOL;
@@ -28,7 +29,7 @@ impl Agent {
         Some(core.fork_point.open(Snapshot {
             prefix: Arc::clone(&self.prefix),
             tool_names: core.tool_names().to_vec(),
-            messages: self.history.clone(),
+            messages: self.history.to_vec(),
             transcript: self.transcript.path().to_owned(),
             line,
         }))
@@ -39,7 +40,9 @@ impl Agent {
         let own = ChatMessage::user(vec![directive]);
         let uuids = self.transcript.append(vec![NewLine::message(&own, None)]).await?;
         let shared = self.forked.as_ref().map(|f| f.placeholders.clone()).unwrap_or_default();
-        self.history.push(behind(shared, &own.blocks));
+        let message = behind(shared, &own.blocks);
+        self.set_filled(self.filled + context_size::of_message(&message));
+        Arc::make_mut(&mut self.history).push(message);
         if let Some(uuid) = uuids.into_iter().next_back() {
             self.observe(&AgentEvent::Message { uuid, message: Arc::new(own), response: None });
         }

@@ -133,6 +133,11 @@ impl Observer for Lines {
             AgentEvent::Todos(todos) => json!({
                 "type": "system", "subtype": "todos", "session_id": agent.session, "agent_id": agent.id,
                 "parent_tool_use_id": agent.parent_tool_use_id, "todos": todos }),
+            AgentEvent::Compacted(done) => json!({
+                "type": "system", "subtype": "compact_boundary", "session_id": agent.session, "uuid": done.uuid,
+                "agent_id": agent.id, "parent_tool_use_id": agent.parent_tool_use_id,
+                "compact_metadata": { "trigger": done.trigger.as_str(), "pre_tokens": done.pre_tokens,
+                                      "post_tokens": done.post_tokens, "kept_messages": done.kept_messages } }),
             AgentEvent::Notice(text) => json!({
                 "type": "system", "subtype": "notice", "session_id": agent.session, "agent_id": agent.id,
                 "text": text }),

@@ -65,6 +65,8 @@ pub enum Step {
     Go,
     /// Start a turn with this.
     Turn(String),
+    /// Go on from a summary; what is to be kept above all.
+    Compact(Option<String>),
     /// End the running turn.
     Interrupt,
     /// End the session.
@@ -209,7 +211,7 @@ impl Desk {
             return Ok(Step::Go);
         }
         match slash::parse(&line) {
-            Parsed::Command(command) => return self.command(command).await,
+            Parsed::Command(command, rest) => return self.command(command, rest, lead).await,
             Parsed::Unknown(word, near) => {
                 let near = near.map_or_else(|| "see /help".to_owned(), |n| format!("did you mean {n}?"));
                 self.warn(&format!("{word} is no command; {near}"));
@@ -242,8 +244,12 @@ impl Desk {
         }
     }
 
-    async fn command(&mut self, command: Slash) -> Result<Step, CliError> {
+    async fn command(&mut self, command: Slash, rest: String, lead: Lead) -> Result<Step, CliError> {
         let printer = self.console.printer.clone();
+        if lead == Lead::Working && command.needs_rest() {
+            self.warn("not while the agent works: wait, or interrupt it with Esc");
+            return Ok(Step::Go);
+        }
         match command {
             Slash::Help => printer.lines(&slash::help()),
             Slash::Asks => self.asks.list(&printer),
@@ -253,6 +259,7 @@ impl Desk {
                     .line(format!("{} — another one: festoon --model PROVIDER:NAME", self.core.model.full));
             }
             Slash::Cost => printer.lines(&self.cost().await?),
+            Slash::Compact => return Ok(Step::Compact(Some(rest).filter(|focus| !focus.is_empty()))),
             Slash::Quit => return self.leave().await,
         }
         Ok(Step::Go)
@@ -293,6 +300,7 @@ impl Desk {
             self.core.permissions.mode().as_str().to_owned(),
             format!("{} tokens", of(tokens(spent.total.usage.total()), limits.max_tokens_total.map(tokens))),
             of(money(spent.total.cost_usd), limits.max_cost.map(|most| money(Money(Some(most))))),
+            format!("{}% context left", self.core.context_left()),
         ];
         if !living.is_empty() {
             let working = living.iter().filter(|a| a.state == AgentState::Working).count();

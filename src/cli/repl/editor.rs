@@ -108,7 +108,7 @@ impl Completer for Assistant {
             let fit = names.iter().filter(|n| n.starts_with(name)).map(|n| format!("@{n} "));
             return Ok((0, fit.collect()));
         }
-        let fit = slash::NAMES.iter().filter(|n| typed.starts_with('/') && n.starts_with(typed));
+        let fit = slash::names().filter(|n| typed.starts_with('/') && n.starts_with(typed));
         Ok((0, fit.map(|n| (*n).to_owned()).collect()))
     }
 }

@@ -23,6 +23,7 @@ use super::setup::Setup;
 use super::signals;
 use super::todos;
 use super::view::LineSink;
+use crate::agent::compact::Compacted;
 use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
 use crate::agent::first::user_message;
@@ -168,6 +169,11 @@ impl Repl {
             }
             match self.wait(session).await {
                 Waited::Turn(input) => next = Some(input),
+                Waited::Compact(focus) => {
+                    if let Some(leave) = self.compact(session, focus.as_deref()).await {
+                        return leave;
+                    }
+                }
                 Waited::Leave(leave) => return leave,
             }
         }
@@ -176,28 +182,7 @@ impl Repl {
     /// One turn, while the person goes on typing; says whether to leave.
     async fn turn(&mut self, session: &mut Session, input: TurnInput) -> Option<Leave> {
         let cancel = CancellationToken::new();
-        let mut leave = None;
-        let end = {
-            let turn = session.lead.turn(input, &cancel);
-            tokio::pin!(turn);
-            loop {
-                tokio::select! {
-                    biased;
-                    end = &mut turn => break end,
-                    happening = self.desk.next(Lead::Working) => {
-                        match self.desk.take(happening, Lead::Working).await {
-                            Ok(Step::Interrupt) => cancel.cancel(),
-                            Ok(Step::Leave(how)) => {
-                                cancel.cancel();
-                                leave = Some(how);
-                            }
-                            Ok(Step::Go | Step::Turn(_)) => {}
-                            Err(error) => self.desk.fail(&error),
-                        }
-                    }
-                }
-            }
-        };
+        let (end, leave) = self.meanwhile(session.lead.turn(input, &cancel), &cancel).await;
         match end {
             Ok(end) => self.ended(&end),
             Err(error) => self.failed(&error.into()),
@@ -208,6 +193,50 @@ impl Repl {
             self.desk.fail(&error);
         }
         leave
+    }
+
+    /// Goes on from a summary of the conversation; says whether to leave.
+    async fn compact(&mut self, session: &mut Session, focus: Option<&str>) -> Option<Leave> {
+        let cancel = CancellationToken::new();
+        self.desk.set_lead(Lead::Working);
+        let (outcome, leave) = self.meanwhile(session.lead.compact(focus, &cancel), &cancel).await;
+        self.desk.set_lead(Lead::Idle);
+        match outcome {
+            // Shown as they happened.
+            Ok(Compacted::Done(_)) => {}
+            Ok(Compacted::Failed(_)) => self.failures.push(ExitKind::Failed),
+            Ok(Compacted::Nothing) => self.desk.warn("there is nothing to compact yet"),
+            Ok(Compacted::Cancelled) => self.desk.warn("interrupted; the conversation is as it was"),
+            Err(error) => self.failed(&error.into()),
+        }
+        leave
+    }
+
+    /// Does something that takes a while, while the person goes on typing; says whether to leave.
+    async fn meanwhile<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        cancel: &CancellationToken,
+    ) -> (T, Option<Leave>) {
+        let mut leave = None;
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return (done, leave),
+                happening = self.desk.next(Lead::Working) => {
+                    match self.desk.take(happening, Lead::Working).await {
+                        Ok(Step::Interrupt) => cancel.cancel(),
+                        Ok(Step::Leave(how)) => {
+                            cancel.cancel();
+                            leave = Some(how);
+                        }
+                        Ok(Step::Go | Step::Turn(_) | Step::Compact(_)) => {}
+                        Err(error) => self.desk.fail(&error),
+                    }
+                }
+            }
+        }
     }
 
     fn ended(&mut self, end: &TurnEnd) {
@@ -259,6 +288,7 @@ impl Repl {
             match self.desk.take(happening, Lead::Idle).await {
                 Ok(Step::Turn(text)) => return Waited::Turn(said(session, &text).await),
                 Ok(Step::Leave(leave)) => return Waited::Leave(leave),
+                Ok(Step::Compact(focus)) => return Waited::Compact(focus),
                 Ok(Step::Go | Step::Interrupt) => {}
                 Err(error) => self.desk.fail(&error),
             }
@@ -302,6 +332,7 @@ impl Repl {
 
 enum Waited {
     Turn(TurnInput),
+    Compact(Option<String>),
     Leave(Leave),
 }
 

@@ -19,27 +19,45 @@ pub enum Slash {
     Model,
     /// Tokens and money.
     Cost,
+    /// Go on from a summary.
+    Compact,
     /// Leave.
     Quit,
 }
 
-/// All names, for completion.
-pub const NAMES: [&str; 6] = ["/asks", "/cost", "/help", "/model", "/quit", "/team"];
+impl Slash {
+    /// Whether it is for a time at which the main agent does not work.
+    pub fn needs_rest(self) -> bool {
+        match self {
+            Self::Compact => true,
+            Self::Help | Self::Asks | Self::Team | Self::Model | Self::Cost | Self::Quit => false,
+        }
+    }
+}
 
-const TABLE: [(Slash, Entry); 6] = [
+/// All names, for completion.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|(_, entry)| entry.name)
+}
+
+const TABLE: &[(Slash, Entry)] = &[
     (Slash::Help, Entry { name: "/help", help: "this list" }),
     (Slash::Asks, Entry { name: "/asks", help: "what waits for your answer; the first one in full" }),
     (Slash::Team, Entry { name: "/team", help: "every agent: state, what it does, age, tokens, cost" }),
     (Slash::Model, Entry { name: "/model", help: "the model, and how to start with another one" }),
     (Slash::Cost, Entry { name: "/cost", help: "tokens and money so far, by model" }),
+    (
+        Slash::Compact,
+        Entry { name: "/compact", help: "goes on from a summary; what follows is kept above all" },
+    ),
     (Slash::Quit, Entry { name: "/quit", help: "leave (also Ctrl-D)" }),
 ];
 
 /// What a line is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A command.
-    Command(Slash),
+    /// A command, and what follows it.
+    Command(Slash, String),
     /// Looks like one, is none; the nearest name, if one is near.
     Unknown(String, Option<&'static str>),
     /// Text for an agent.
@@ -54,11 +72,12 @@ pub fn parse(line: &str) -> Parsed {
         return Parsed::Text;
     }
     if let Some((command, _)) = TABLE.iter().find(|(_, e)| e.name == word) {
-        return Parsed::Command(*command);
+        let rest = line.trim_start().strip_prefix(word).unwrap_or_default().trim().to_owned();
+        return Parsed::Command(*command, rest);
     }
-    let nearest = NAMES.iter().min_by_key(|name| strsim::damerau_levenshtein(name, word));
+    let nearest = names().min_by_key(|name| strsim::damerau_levenshtein(name, word));
     let near = nearest.filter(|name| strsim::damerau_levenshtein(name, word) <= 2);
-    Parsed::Unknown(word.to_owned(), near.copied())
+    Parsed::Unknown(word.to_owned(), near)
 }
 
 /// The help, line by line.
@@ -86,17 +105,17 @@ mod tests {
 
     #[test]
     fn commands_paths_and_mistakes_are_told_apart() {
-        assert_eq!(parse("/team "), Parsed::Command(Slash::Team));
+        assert_eq!(parse("/team "), Parsed::Command(Slash::Team, String::new()));
         assert_eq!(parse("/taem"), Parsed::Unknown("/taem".into(), Some("/team")));
-        assert_eq!(parse("/compact now"), Parsed::Unknown("/compact".into(), None));
+        assert_eq!(parse(" /compact  the API "), Parsed::Command(Slash::Compact, "the API".into()));
+        assert_eq!(parse("/wibble now"), Parsed::Unknown("/wibble".into(), None));
         assert_eq!(parse("/etc/hosts is wrong"), Parsed::Text);
         assert_eq!(parse("what about /team"), Parsed::Text);
         assert_eq!(parse("/"), Parsed::Unknown("/".into(), None));
     }
 
     #[test]
-    fn every_command_is_completed_and_helped_within_80_columns() {
-        assert!(TABLE.iter().all(|(_, entry)| NAMES.contains(&entry.name)));
+    fn every_command_is_helped_within_80_columns() {
         assert!(help().iter().all(|line| line.chars().count() < 80), "{:#?}", help());
     }
 }

@@ -1,6 +1,6 @@
 //! What the Messages API says when it fails, as our error.
 
-use crate::model::http::{kind_of_status, one_line, retry_after};
+use crate::model::http::{is_too_long, kind_of_failure, one_line, retry_after};
 use crate::model::provider::{ModelError, ModelErrorKind};
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
@@ -27,7 +27,7 @@ pub(super) fn of_status(status: u16, headers: &HeaderMap, body: &str) -> ModelEr
         Ok(error) => (error.kind, one_line(&error.message)),
         Err(_) => (String::new(), one_line(body)),
     };
-    let mut kind = kind_of_status(status);
+    let mut kind = kind_of_failure(status, &message);
     // The vendor's SDKs obey this header: a spent budget, for one, is a 429 that no waiting cures.
     let hopeless = headers.get("x-should-retry").is_some_and(|v| v == "false");
     if hopeless && kind.is_transient() {
@@ -49,6 +49,7 @@ pub(super) fn of_event(error: &ApiError) -> ModelError {
     let kind = match error.kind.as_str() {
         "rate_limit_error" => ModelErrorKind::RateLimited,
         "authentication_error" | "permission_error" => ModelErrorKind::Credentials,
+        "invalid_request_error" if is_too_long(&error.message) => ModelErrorKind::ContextExceeded,
         "invalid_request_error" | "not_found_error" | "request_too_large" | "billing_error" => {
             ModelErrorKind::Refused
         }

@@ -78,6 +78,10 @@ fn head(out: &mut Segments, prefix: &PromptPrefix) {
         out.fixed(r#","thinking":"#);
         out.push(body::shared(thinking));
     }
+    if let Some(effort) = &prefix.effort {
+        out.fixed(r#","output_config":"#);
+        out.push(body::shared(effort));
+    }
     out.fixed(r#","stream":true"#);
     if &*prefix.tools != "[]" {
         out.fixed(r#","tools":"#);

@@ -52,6 +52,9 @@ pub(super) fn segments(request: &ModelRequest, sending: &Sending<'_>) -> Segment
     if prefix.max_output_tokens > 0 {
         let _ = write!(head, r#","max_completion_tokens":{}"#, prefix.max_output_tokens);
     }
+    if let Some(effort) = &prefix.effort {
+        let _ = write!(head, r#","reasoning_effort":{effort}"#);
+    }
     if let Some(key) = &sending.cache_key {
         let _ = write!(head, r#","prompt_cache_key":{}"#, json(key));
     }

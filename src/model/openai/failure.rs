@@ -1,6 +1,6 @@
 //! What OpenAI's wires and the servers that imitate them say when they fail, as our error.
 
-use crate::model::http::{kind_of_status, one_line, retry_after};
+use crate::model::http::{is_too_long, kind_of_failure, kind_of_status, one_line, retry_after};
 use crate::model::provider::{ModelError, ModelErrorKind};
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
@@ -56,7 +56,7 @@ pub(super) fn of_status(status: u16, headers: &HeaderMap, body: &str) -> ModelEr
         Ok(value) => Said::of(&value),
         Err(_) => Said { message: one_line(body), ..Said::default() },
     };
-    let mut kind = kind_of_status(status);
+    let mut kind = kind_of_failure(status, &format!("{} {}", said.names.join(" "), said.message));
     let hopeless = headers.get("x-should-retry").is_some_and(|v| v == "false");
     if kind.is_transient() && (hopeless || said.is_spent()) {
         kind = ModelErrorKind::Refused;
@@ -79,6 +79,8 @@ pub(super) fn of_object(value: &Value) -> ModelError {
     let said = Said::of(value);
     let kind = if said.is_spent() {
         ModelErrorKind::Refused
+    } else if is_too_long(&said.message) {
+        ModelErrorKind::ContextExceeded
     } else {
         said.names.iter().find_map(|name| kind_of_name(name)).unwrap_or(ModelErrorKind::Unavailable)
     };
@@ -94,9 +96,8 @@ fn kind_of_name(name: &str) -> Option<ModelErrorKind> {
     match name {
         "rate_limit_exceeded" | "rate_limit_error" | "too_many_requests" => Some(ModelErrorKind::RateLimited),
         "invalid_api_key" | "authentication_error" | "permission_error" => Some(ModelErrorKind::Credentials),
-        "context_length_exceeded" | "model_not_found" | "not_found_error" | "invalid_prompt" => {
-            Some(ModelErrorKind::Refused)
-        }
+        "context_length_exceeded" => Some(ModelErrorKind::ContextExceeded),
+        "model_not_found" | "not_found_error" | "invalid_prompt" => Some(ModelErrorKind::Refused),
         other => other.starts_with("invalid_request").then_some(ModelErrorKind::Refused),
     }
 }

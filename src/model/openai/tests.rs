@@ -10,6 +10,7 @@ use crate::model::http::{HttpClient, Proxies};
 use crate::model::provider::{ModelError, ModelProvider, ModelRequest, ModelResponse, ToolDeclaration};
 use crate::model::secret::Secret;
 use crate::model::testing::{Answer, Heard, Server as Local};
+use crate::model::tuning::Tuning;
 use crate::wire::block::{Block, ChatMessage};
 use crate::wire::settings::OpenAiWire;
 use ::bytes::Bytes;
@@ -41,10 +42,15 @@ fn tool(name: &str) -> ToolDeclaration {
 
 /// A request as a session would make it.
 fn asking(client: &OpenAi, model: &str, messages: &[ChatMessage]) -> ModelRequest {
-    let prefix = client.freeze(model, "be brief", &[tool("Read"), tool("mcp__some.server__a tool")]);
+    let prefix = client.freeze(
+        model,
+        "be brief",
+        &[tool("Read"), tool("mcp__some.server__a tool")],
+        &Tuning::default(),
+    );
     ModelRequest {
         prefix: Arc::new(prefix),
-        messages: messages.to_vec(),
+        messages: Arc::new(messages.to_vec()),
         anchors: Vec::new(),
         tag: crate::model::provider::RequestTag::default(),
     }

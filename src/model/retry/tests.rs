@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::provider::StopReason;
 use crate::model::testing::{Heard, request, user};
+use crate::model::tuning::Tuning;
 use crate::wire::block::Block;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -30,7 +31,7 @@ impl ModelProvider for Flaky {
     fn name(&self) -> &'static str {
         "flaky"
     }
-    fn freeze(&self, _: &str, _: &str, _: &[ToolDeclaration]) -> PromptPrefix {
+    fn freeze(&self, _: &str, _: &str, _: &[ToolDeclaration], _: &Tuning) -> PromptPrefix {
         unreachable!("never asked to")
     }
     fn respond<'a>(

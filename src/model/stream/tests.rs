@@ -8,6 +8,7 @@ use crate::model::provider::{
     Delta, DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelResponse, StopReason,
 };
 use crate::model::testing::{Answer, Server, request, user};
+use crate::model::tuning::Tuning;
 use crate::wire::settings::OpenAiWire;
 use bytes::Bytes;
 use std::time::Duration;
@@ -48,7 +49,7 @@ async fn ask(wire: Wire, answer: Answer, idle: Duration) -> Result<ModelResponse
         Wire::Responses => Box::new(open(OpenAiWire::Responses)),
     };
     let mut asked = request("a", 1, &[user("hi")]);
-    asked.prefix = client.freeze("some-model", "be brief", &[]).into();
+    asked.prefix = client.freeze("some-model", "be brief", &[], &Tuning::default()).into();
     let got = client.respond(&asked, &Deaf).await;
     assert_eq!(server.refusals(), Vec::<String>::new());
     got

@@ -1,9 +1,11 @@
 //! What a request is, byte for byte.
 
 use crate::model::anthropic::request::{segments, system, tools};
-use crate::model::provider::{Anchor, ModelRequest, PromptPrefix, ToolDeclaration};
+use crate::model::provider::{Anchor, ModelProvider, ModelRequest, PromptPrefix, ToolDeclaration};
 use crate::model::testing::{prefix, request, user};
+use crate::model::tuning::Tuning;
 use crate::wire::block::{Block, ChatMessage};
+use crate::wire::settings::Effort;
 use std::sync::Arc;
 
 const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
@@ -39,15 +41,38 @@ fn fields_stand_in_a_fixed_order() {
         system: "".into(),
         max_output_tokens: 5,
         thinking: Some(r#"{"type":"adaptive"}"#.into()),
+        effort: Some(r#"{"effort":"low"}"#.into()),
     });
     request.anchors.clear();
     assert_eq!(
         text(&request),
         concat!(
-            r#"{"model":"a\"b","max_tokens":5,"thinking":{"type":"adaptive"},"stream":true,"#,
+            r#"{"model":"a\"b","max_tokens":5,"thinking":{"type":"adaptive"},"output_config":{"effort":"low"},"stream":true,"#,
             r#""messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}"#
         )
     );
+}
+
+#[test]
+fn the_users_wishes_stand_in_the_prefix_as_far_as_the_model_takes_them() {
+    let client = crate::model::anthropic::Anthropic::new(
+        crate::model::http::HttpClient::default(),
+        "http://127.0.0.1:1",
+        crate::model::anthropic::Credentials::ApiKey(
+            crate::model::anthropic::Secret::new("k").expect("a key"),
+        ),
+        std::time::Duration::from_secs(1),
+    );
+    let look = |model: &str, max_output_tokens| {
+        let tuning = Tuning { max_output_tokens, effort: Some(Effort::Medium) };
+        let prefix = client.freeze(model, "", &[], &tuning);
+        (prefix.max_output_tokens, prefix.effort.is_some())
+    };
+    assert_eq!(look("claude-sonnet-5-5", Some(100_000)), (100_000, true));
+    assert_eq!(look("claude-sonnet-5-5", Some(999_999)), (128_000, true));
+    assert_eq!(look("claude-opus-4-5", None), (64_000, true));
+    assert_eq!(look("claude-haiku-4-5", None), (64_000, false));
+    assert_eq!(look("nobody-knows", Some(500)), (500, true));
 }
 
 #[test]
@@ -200,7 +225,7 @@ fn blocks_and_prefix_are_shared_by_pointer() {
     let segments = segments(&request);
     let tools = prefix().tools.len();
     let held: Vec<*const u8> = segments.list().iter().map(|s| s.as_ptr()).collect();
-    for message in &request.messages {
+    for message in request.messages.iter() {
         for block in message.blocks.iter() {
             assert!(held.contains(&block.raw().as_ptr()), "{}", block.raw());
         }

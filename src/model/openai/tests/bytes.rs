@@ -1,15 +1,17 @@
 //! What a request is, byte for byte.
 
-use super::{ODD, asking, at, call, text};
+use super::{ODD, asking, at, call, text, tool};
 use crate::model::body::Segments;
 use crate::model::foreign::unsigned_thinking;
 use crate::model::openai::{OpenAi, Sending, chat, is_vendor, responses};
 use crate::model::prices::returns_reasoning;
 use crate::model::provider::{ModelProvider, ModelRequest};
 use crate::model::testing::user;
+use crate::model::tuning::Tuning;
 use crate::wire::block::{Block, ChatMessage};
-use crate::wire::settings::OpenAiWire;
+use crate::wire::settings::{Effort, OpenAiWire};
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn offline(wire: OpenAiWire) -> OpenAi {
@@ -75,7 +77,7 @@ fn fields_stand_in_a_fixed_order() {
     );
     for wire in [OpenAiWire::Chat, OpenAiWire::Responses] {
         let client = offline(wire);
-        let prefix = client.freeze("m", " \n", &[]);
+        let prefix = client.freeze("m", " \n", &[], &Tuning::default());
         assert_eq!((&*prefix.system, &*prefix.tools, prefix.max_output_tokens), ("", "[]", 0));
         let mut request = asking(&client, "m", &messages);
         request.prefix = prefix.into();
@@ -83,6 +85,27 @@ fn fields_stand_in_a_fixed_order() {
         for absent in ["tools", "instructions", "max_output_tokens", "max_completion_tokens"] {
             assert_eq!(body.get(absent), None);
         }
+    }
+}
+
+#[test]
+fn how_hard_to_think_is_said_where_the_wire_wants_it() {
+    for (wire, model, said) in [
+        (OpenAiWire::Chat, "m", r#","max_completion_tokens":700,"reasoning_effort":"high","tools""#),
+        (
+            OpenAiWire::Responses,
+            "m",
+            r#","max_output_tokens":700,"reasoning":{"effort":"high"},"instructions""#,
+        ),
+        (OpenAiWire::Chat, "gpt-4o", r#","max_completion_tokens":700,"tools""#),
+        (OpenAiWire::Responses, "gpt-4o", r#","max_output_tokens":700,"instructions""#),
+    ] {
+        let client = offline(wire);
+        let tuning = Tuning { max_output_tokens: Some(700), effort: Some(Effort::High) };
+        let mut request = asking(&client, model, &[user("hi")]);
+        request.prefix = client.freeze(model, "be brief", &[tool("Read")], &tuning).into();
+        let body = String::from_utf8(segments(&client, &request).joined()).expect("text");
+        assert!(body.contains(said), "{body}");
     }
 }
 
@@ -265,7 +288,7 @@ fn messages_are_encoded_once_and_shared() {
         let messages = [user("one"), ChatMessage::assistant(vec![Block::text("two")]), user("three")];
         let request = asking(&client, "m", &messages);
         let mut fork = request.clone();
-        fork.messages.push(user("four"));
+        Arc::make_mut(&mut fork.messages).push(user("four"));
         let parts = |request: &ModelRequest| -> Vec<(*const u8, usize)> {
             segments(&client, request).list().iter().map(|b| (b.as_ptr(), b.len())).collect()
         };

@@ -17,7 +17,7 @@ fn plain(status: u16, body: &str) -> Answer {
 
 #[tokio::test]
 async fn a_status_says_what_to_do_and_the_provider_says_why() {
-    use ModelErrorKind::{Credentials, RateLimited, Refused, Unavailable};
+    use ModelErrorKind::{ContextExceeded, Credentials, RateLimited, Refused, Unavailable};
     let object = |kind: &str, code: &str| {
         format!(r#"{{"error":{{"message":"the very\nreason","type":"{kind}","param":null,"code":{code}}}}}"#)
             .replace("very\n", "very\\n")
@@ -27,7 +27,7 @@ async fn a_status_says_what_to_do_and_the_provider_says_why() {
         (
             400,
             object("invalid_request_error", "\"context_length_exceeded\""),
-            Refused,
+            ContextExceeded,
             " context_length_exceeded",
         ),
         (401, object("invalid_request_error", "\"invalid_api_key\""), Credentials, " invalid_api_key"),

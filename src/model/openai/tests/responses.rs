@@ -151,12 +151,12 @@ async fn a_server_that_does_not_stream_is_understood() {
 
 #[tokio::test]
 async fn failures_inside_the_stream_say_what_to_do() {
-    use ModelErrorKind::{RateLimited, Refused, Unavailable};
+    use ModelErrorKind::{ContextExceeded, RateLimited, Refused, Unavailable};
     for (code, kind) in [
         ("server_error", Unavailable),
         ("rate_limit_exceeded", RateLimited),
         ("insufficient_quota", Refused),
-        ("context_length_exceeded", Refused),
+        ("context_length_exceeded", ContextExceeded),
     ] {
         let error = format!(r#"{{"code":"{code}","message":"the\nreason"}}"#).replace('\n', "\\n");
         let failed =
