@@ -26,6 +26,7 @@ mod support;
 mod surroundings;
 mod tasks;
 mod teammates;
+mod timeline;
 mod todos;
 mod tools;
 mod trust;

@@ -13,6 +13,7 @@ pub mod send;
 pub mod task;
 pub mod team;
 pub mod teammate;
+pub mod timeline;
 pub mod up;
 
 use super::args::Shared;
@@ -43,6 +44,8 @@ pub enum Command {
     Task(task::Args),
     /// Shows the kinds of agents there are, and checks their files.
     Agents(agents::Args),
+    /// Draws who did and said what, when: one page for one team.
+    Timeline(timeline::Args),
     /// Reads transcripts.
     Log(log::Args),
     /// Says what works here, what does not, and what to do about it.
@@ -71,6 +74,7 @@ impl Command {
             Self::Ask(args) => ask::run(args, shared).await,
             Self::Task(args) => task::run(args, shared).await,
             Self::Agents(args) => agents::run(&args, shared),
+            Self::Timeline(args) => timeline::run(&args, &shared),
             Self::Log(args) => log::run(&args, &shared),
             Self::Doctor(args) => doctor::run(&args, shared).await,
             Self::Paths => paths::run(&shared),
