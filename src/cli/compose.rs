@@ -25,7 +25,8 @@ use crate::agent::tally::Tally;
 use crate::exec::in_process::InProcessExecutor;
 use crate::exec::process::ProcessExecutor;
 use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
-use crate::model::connect::Connections;
+use crate::model::connect::{ConnectOptions, Connections};
+use crate::model::limiter::Limiters;
 use crate::model::prices::PriceTable;
 use crate::model::provider::{ModelError, ModelErrorKind, ModelProvider};
 use crate::model::record::Recording;
@@ -37,6 +38,7 @@ use crate::policy::rule;
 use crate::store::error::StoreError;
 use crate::store::roster::Roster;
 use crate::store::{clock, lock, run};
+use crate::team::backoff::TeamGate;
 use crate::team::bubble::FileBroker;
 use crate::team::budget::{self, LimitLog};
 use crate::team::context::Team;
@@ -230,7 +232,10 @@ fn make_runtime(
     let background = background(setup, team, &slots, &observer, progress);
     let models = Models {
         names: Names::new(&settings.aliases),
-        connections: Connections::new(setup.connect_options()),
+        connections: Connections::new(ConnectOptions {
+            limiters: Limiters::shared(Arc::new(TeamGate::new(team.clone()))),
+            ..setup.connect_options()
+        }),
         tunings: Tunings::new(settings),
         base: setup.cwd.clone(),
         record: setup.shared.record.as_ref().map(|path| setup.cwd.join(path)),

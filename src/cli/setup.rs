@@ -10,7 +10,7 @@ use crate::agent::definition_sources::discover;
 use crate::agent::disk::Disk;
 use crate::model::connect::ConnectOptions;
 use crate::model::http::HttpClient;
-use crate::model::limiter::Limiter;
+use crate::model::limiter::Limiters;
 use crate::model::ollama;
 use crate::model::registry::{ModelRef, ModelSetupError, choose};
 use crate::model::scripted::gates::Gates;
@@ -143,7 +143,7 @@ impl Setup {
             env: self.environment.all().clone(),
             providers: self.loaded.settings.providers.clone(),
             retry: self.loaded.settings.retry.clone(),
-            limiter: Limiter::default(),
+            limiters: Limiters::default(),
             http: HttpClient::default(),
             gates: Gates::default(),
         }

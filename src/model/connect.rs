@@ -6,7 +6,7 @@
 
 use super::anthropic::{self, Anthropic};
 use super::http::{HttpClient, Proxies};
-use super::limiter::Limiter;
+use super::limiter::Limiters;
 use super::ollama;
 use super::openai::{self, OpenAi, Server};
 use super::provider::ModelProvider;
@@ -32,7 +32,7 @@ pub struct ConnectOptions {
     /// The setting `retry`.
     pub retry: RetrySettings,
     /// Shared by all connections of the process.
-    pub limiter: Limiter,
+    pub limiters: Limiters,
     /// Shared by all connections of the process.
     pub http: HttpClient,
     /// Where this process opens the gates of scripts.
@@ -88,7 +88,7 @@ pub fn connect(
         }
         Provider::Scripted => Arc::new(Scripted::load(Path::new(&model.name), options.gates.clone())?),
     };
-    Ok(Arc::new(Retrying::new(inner, options.retry.clone(), options.limiter.clone())))
+    Ok(Arc::new(Retrying::new(inner, options.retry.clone(), options.limiters.of(provider))))
 }
 
 /// A proxy of the environment is for the network; a server on this machine is reached without it.

@@ -164,9 +164,10 @@ pub enum Delta {
         /// The tool.
         name: String,
     },
-    /// The attempt failed and will be made again; what was shown of it is void.
+    /// The attempt failed and will be made again, or has to wait before it is made; what was shown of it is
+    /// void.
     Retry {
-        /// The attempt that comes, from 2.
+        /// The attempt that comes.
         attempt: u32,
         /// Attempts in all.
         of: u32,

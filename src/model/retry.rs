@@ -7,14 +7,13 @@
 #[cfg(test)]
 mod tests;
 
-use super::limiter::Limiter;
+use super::limiter::{Limiter, chance};
 use super::provider::{
     BoxFuture, Delta, DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelRequest, ModelResponse,
     PromptPrefix, ToolDeclaration,
 };
 use crate::model::tuning::Tuning;
 use crate::wire::settings::RetrySettings;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -24,18 +23,20 @@ const TOO_LONG: u32 = 10;
 /// How long others are held when the provider fails for one; it may be that one request's fault.
 const OTHERS_WAIT: Duration = Duration::from_secs(2);
 
+/// Why an attempt waits although it has not failed.
+const HELD: &str = "the provider has asked other agents to slow down";
+
 /// A provider with retries.
 pub struct Retrying {
     inner: Arc<dyn ModelProvider>,
     settings: RetrySettings,
     limiter: Limiter,
-    random: RandomState,
 }
 
 impl Retrying {
-    /// `limiter` is the one of the process.
+    /// `limiter` is the one of its provider.
     pub fn new(inner: Arc<dyn ModelProvider>, settings: RetrySettings, limiter: Limiter) -> Self {
-        Self { inner, settings, limiter, random: RandomState::new() }
+        Self { inner, settings, limiter }
     }
 
     /// Between half and all of the exponential delay before attempt `next` (from 2).
@@ -44,12 +45,8 @@ impl Retrying {
         let longest = Duration::from_millis(self.settings.max_delay_ms);
         let doubled = 2u32.checked_pow(next.saturating_sub(2)).unwrap_or(u32::MAX);
         let delay = base.saturating_mul(doubled).min(longest);
-        // A hasher with random keys is the standard library's only source of chance, and enough here.
-        let chance = self.random.hash_one((std::ptr::from_ref(self).addr(), next, std::time::Instant::now()));
         let half = delay / 2;
-        #[expect(clippy::cast_possible_truncation, reason = "reduced below the delay's own range")]
-        let extra = (chance % (half.as_micros().max(1) as u64)).min(u64::MAX - 1);
-        half + Duration::from_micros(extra)
+        half + chance(half)
     }
 
     /// How long to wait before attempt `next`, and how long others have to; `None` when it is no use.
@@ -77,7 +74,11 @@ impl Retrying {
         let mut partial = String::new();
         let mut attempt = 1;
         loop {
-            self.limiter.pass().await;
+            let told = |after| {
+                let why = HELD.to_owned();
+                sink.delta(Delta::Retry { attempt, of, after, why });
+            };
+            self.limiter.pass(told).await;
             let mut error = match self.inner.respond(request, sink).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,

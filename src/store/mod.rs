@@ -21,6 +21,7 @@ pub mod members;
 pub mod own;
 pub mod paths;
 pub mod project_rules;
+pub mod rate;
 pub mod roster;
 pub mod run;
 pub mod sign;

@@ -1,7 +1,7 @@
 //! Limits and budgets of the whole tree: who is refused, who waits, how a run ends at a budget, and that
 //! every process of a team goes by one ledger.
 
-use crate::support::model_server::{ModelServer, Part, call, call_as, gate, prompt, say};
+use crate::support::model_server::{ModelServer, Part, Reply, call, call_as, gate, prompt, say};
 use crate::support::panes::{Tmux, worker};
 use crate::support::run::Done;
 use crate::support::state::json_file;
@@ -9,6 +9,8 @@ use crate::support::wait;
 use crate::support::world::World;
 use crate::teammates::start;
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 fn agent(id: &str, prompt: &str) -> Part {
     call_as(id, "Agent", json!({ "description": "a job", "prompt": prompt }))
@@ -309,4 +311,57 @@ fn a_teammate_at_a_budget_goes_on_when_a_new_leader_raises_it() {
     assert_eq!(leader.wait(), 0, "{}", leader.stderr());
     let said: Vec<String> = server.last_of("ID:lead").mail().concat();
     assert!(said.iter().any(|m| m.contains("Anna has seen it.")), "{said:?}");
+}
+
+#[test]
+fn what_a_provider_tells_one_process_holds_the_others() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let settings = r#"{"retry":{"baseDelayMs":1,"maxDelayMs":2000,"maxAttempts":4}}"#;
+    std::fs::write(world.home.join("settings.json"), settings).expect("settings");
+    let tmux = Tmux::start(&world);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let timed = |name: &'static str, reply: fn() -> Reply| {
+        let asked = Arc::clone(&asked);
+        Reply::with(move |_| {
+            asked.lock().expect("times").push((name, Instant::now()));
+            reply()
+        })
+    };
+    let refused = || Reply::Status {
+        status: 429,
+        kind: "rate_limit_error",
+        message: "slow down".into(),
+        headers: vec![("retry-after", "2".into())],
+    };
+    server.on(prompt("ID:anna"), [[gate("anna"), look("g")].into(), timed("anna", || say("Seen.").into())]);
+    server.on(
+        prompt("ID:lead"),
+        [
+            [start("a", "anna", "ID:anna")].into(),
+            [gate("works"), look("g")].into(),
+            timed("refused", refused),
+            timed("lead", || say("Waiting.").into()),
+        ],
+    );
+    server.always(prompt("ID:lead"), say("Ok."));
+    let args = ["-p", "ID:lead", "--teammate-mode", "tmux", "--output-format", "stream-json"];
+    let leader = tmux.leader(&world.env, &args);
+    server.reached("anna");
+    server.open("works");
+    let stamp = || world.team().join("rate.json").exists();
+    wait::until("the pause is written", stamp);
+    server.open("anna");
+    assert_eq!(leader.wait(), 0, "{}", leader.stderr());
+    let asked = asked.lock().expect("times").clone();
+    let at = |name: &str| asked.iter().find(|(who, _)| *who == name).expect("asked").1;
+    for name in ["anna", "lead"] {
+        let waited = at(name) - at("refused");
+        // The clock of the stamp counts milliseconds.
+        assert!(waited >= Duration::from_millis(1998), "{name}: {waited:?}");
+        assert!(waited < Duration::from_secs(20), "{name}: {waited:?}");
+    }
+    let out = leader.stdout();
+    let told = out.lines().filter(|l| l.contains(r#""subtype":"retry""#)).count();
+    assert_eq!(told, 1, "{out}");
 }

@@ -198,7 +198,7 @@ async fn a_longer_pause_moves_those_who_wait() {
     let begun = Instant::now();
     let (waiting, other) = (limiter.clone(), limiter.clone());
     let mut tasks = JoinSet::new();
-    tasks.spawn(async move { waiting.pass().await });
+    tasks.spawn(async move { waiting.pass(drop).await });
     tokio::task::yield_now().await;
     other.pause(Duration::from_secs(20));
     other.pause(Duration::from_secs(1));
