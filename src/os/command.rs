@@ -36,6 +36,16 @@ pub enum StandardError {
     Apart,
 }
 
+/// When a command's standard input ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StandardInput {
+    /// After what the spec holds.
+    #[default]
+    Given,
+    /// When [`RunningCommand::close_input`] says so; until then [`RunningCommand::feed`] adds to it.
+    Open,
+}
+
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct CommandSpec {
@@ -47,6 +57,8 @@ pub struct CommandSpec {
     pub env: BTreeMap<String, String>,
     /// What it reads on standard input; nothing is `/dev/null`.
     pub stdin: Vec<u8>,
+    /// Whether more comes after `stdin`.
+    pub input: StandardInput,
     /// Where its standard error goes.
     pub stderr: StandardError,
     /// Our binary, for the guard; [`guard::SELF_EXE`] except in tests.
@@ -65,6 +77,7 @@ impl CommandSpec {
             cwd: cwd.into(),
             env,
             stdin: Vec::new(),
+            input: StandardInput::Given,
             stderr: StandardError::Merged,
             guard: PathBuf::from(guard::SELF_EXE),
         }
@@ -144,6 +157,8 @@ pub struct RunningCommand {
     guard: Child,
     guard_pid: u32,
     lifeline: Option<ChildStdin>,
+    /// Orders that the lifeline has not taken yet.
+    orders: Vec<u8>,
     reports: Option<ChildStderr>,
     buffer: Vec<u8>,
     output: Option<Receiver>,
@@ -188,6 +203,7 @@ fn line_of(spec: &CommandSpec) -> serde_json::Result<Vec<u8>> {
         env: spec.env.clone(),
         stdin: Bytes(spec.stdin.clone()),
         split: spec.stderr == StandardError::Apart,
+        open: spec.input == StandardInput::Open,
     })?;
     line.push(b'\n');
     Ok(line)
@@ -210,6 +226,7 @@ fn spawn(path: &Path, program: &str) -> io::Result<RunningCommand> {
         pid: 0,
         guard_pid: guard.id().ok_or(io::ErrorKind::NotFound)?,
         lifeline: guard.stdin.take(),
+        orders: Vec::new(),
         reports: guard.stderr.take(),
         guard,
         buffer: Vec::new(),
@@ -225,6 +242,7 @@ fn spawn(path: &Path, program: &str) -> io::Result<RunningCommand> {
 enum Happened {
     Output(io::Result<Vec<u8>>),
     Report(Option<Report>),
+    Ordered(io::Result<usize>),
     Forced,
 }
 
@@ -255,6 +273,7 @@ impl RunningCommand {
             let happened = tokio::select! {
                 data = read(self.output.as_ref()) => Happened::Output(data),
                 report = next_report(&mut self.reports, &mut self.buffer) => Happened::Report(report),
+                count = written(&mut self.lifeline, &self.orders) => Happened::Ordered(count),
                 () = sleep_until(self.force_at) => Happened::Forced,
             };
             match happened {
@@ -272,6 +291,9 @@ impl RunningCommand {
                 }
                 Happened::Report(Some(Report::Started { .. } | Report::Failed { .. })) => {}
                 Happened::Report(None) => self.take_leave().await,
+                Happened::Ordered(Ok(count)) => drop(self.orders.drain(..count)),
+                // The guard is gone, which its reports will tell.
+                Happened::Ordered(Err(_)) => self.orders.clear(),
                 Happened::Forced => self.force(),
             }
         }
@@ -321,18 +343,46 @@ impl RunningCommand {
         next_report(&mut self.reports, &mut self.buffer).await
     }
 
+    /// Adds to an open standard input. It is written while [`RunningCommand::event`] is waited for;
+    /// [`RunningCommand::unfed`] says how much still has to be.
+    pub fn feed(&mut self, data: &[u8]) {
+        self.order(&Order::Input { data: Bytes(data.to_vec()) });
+    }
+
+    /// Ends an open standard input after what it was fed.
+    pub fn close_input(&mut self) {
+        self.order(&Order::CloseInput);
+    }
+
+    /// Bytes that wait on our side of the command's input, in the form they are passed on in.
+    pub fn unfed(&self) -> usize {
+        self.orders.len()
+    }
+
+    fn order(&mut self, order: &Order) {
+        if let (Some(_), Ok(line)) = (&self.lifeline, serde_json::to_vec(order)) {
+            self.orders.extend_from_slice(&line);
+            self.orders.push(b'\n');
+        }
+    }
+
     /// Begins to end the command and all it started: TERM, then KILL after `grace` (at once when it
     /// is zero). Events go on until [`CommandEvent::Gone`], which is then certain to come.
     pub fn end(&mut self, grace: Duration) {
-        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        if let (Some(lifeline), Ok(mut line)) = (&self.lifeline, serde_json::to_vec(&Order::End { grace_ms }))
+        // Input is of no use any more, but a line that was begun has to be completed.
+        let begun = self.orders.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        self.orders.truncate(begun);
+        self.order(&Order::End { grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX) });
+        if begun == 0
+            && let Some(lifeline) = &self.lifeline
         {
-            line.push(b'\n');
-            // The pipe is empty, so one short line always fits; a dead guard needs no order.
-            let _ = lifeline
+            // At once, since nobody may wait for events. The pipe is empty, so one short line fits; a
+            // dead guard needs no order.
+            let written = lifeline
                 .as_fd()
                 .try_clone_to_owned()
-                .and_then(|fd| rustix::io::write(fd, &line).map_err(io::Error::from));
+                .and_then(|fd| rustix::io::write(fd, &self.orders).map_err(io::Error::from));
+            self.orders.drain(..written.unwrap_or(0));
         }
         self.force_at = Some(Instant::now() + grace + GUARD_GRACE);
     }
@@ -365,6 +415,14 @@ async fn sleep_until(when: Option<Instant>) {
     match when {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Passes some orders on; pends for ever while there are none.
+async fn written(lifeline: &mut Option<ChildStdin>, orders: &[u8]) -> io::Result<usize> {
+    match lifeline {
+        Some(lifeline) if !orders.is_empty() => lifeline.write(orders).await,
+        _ => std::future::pending().await,
     }
 }
 

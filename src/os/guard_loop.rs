@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::time::Instant;
 
@@ -29,6 +29,8 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 /// Longest spec; arguments and environment of a command cannot be longer (execve(2): 1/4 of the
 /// stack limit, usually 2 MiB), and input is for hooks.
 const MAX_LINE: usize = 256 * 1024 * 1024;
+/// Input that waits for a command to read it; one that leaves more unread will not read at all.
+const MAX_UNREAD: usize = 64 * 1024 * 1024;
 
 /// Runs the guard. Returns when nothing below it lives.
 pub(super) async fn run() -> io::Result<()> {
@@ -39,24 +41,30 @@ pub(super) async fn run() -> io::Result<()> {
     let mut signals = Signals::new()?;
     let mut lifeline = Lifeline::new()?;
     let Some(line) = lifeline.line().await? else { return Ok(()) };
-    let (pid, stderr) = match serde_json::from_slice(&line).map_err(io::Error::other).and_then(start) {
+    let started = match serde_json::from_slice(&line).map_err(io::Error::other).and_then(start) {
         Ok(started) => started,
         Err(error) => {
             report(&Report::Failed { why: error.to_string() });
             return Ok(());
         }
     };
-    report(&Report::Started { pid });
-    let mut guard = Guard { command: Some(pid), phase: Phase::Watching, stderr };
+    report(&Report::Started { pid: started.pid });
+    let mut guard = Guard {
+        command: Some(started.pid),
+        phase: Phase::Watching,
+        stderr: started.stderr,
+        input: started.input,
+    };
     loop {
         if guard.reap() == Left::Nothing {
             return Ok(());
         }
         tokio::select! {
-            order = lifeline.order(), if lifeline.open => guard.begin_end(order),
+            order = lifeline.order(), if lifeline.open => guard.obey(order),
             _ = child.recv() => {}
             () = signals.any() => guard.begin_end(GRACE),
             data = chunk(guard.stderr.as_ref()) => guard.pass_on(data),
+            written = written(guard.input.as_ref()) => guard.fed(written),
             () = tokio::time::sleep_until(guard.phase.next()), if guard.phase != Phase::Watching => {
                 if guard.go_on() == Left::Stuck {
                     return Ok(());
@@ -101,9 +109,48 @@ struct Guard {
     command: Option<u32>,
     phase: Phase,
     stderr: Option<Receiver>,
+    input: Option<Input>,
+}
+
+/// The command's standard input, as long as more may come.
+struct Input {
+    pipe: Sender,
+    /// What the command has not taken yet.
+    unread: Vec<u8>,
+    /// Nothing comes after `unread`.
+    last: bool,
 }
 
 impl Guard {
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::End { grace_ms } => self.begin_end(Duration::from_millis(grace_ms)),
+            Order::Input { data } => {
+                let Some(input) = self.input.as_mut().filter(|input| !input.last) else { return };
+                input.unread.extend_from_slice(&data.0);
+                if input.unread.len() > MAX_UNREAD {
+                    self.begin_end(GRACE);
+                }
+            }
+            Order::CloseInput => {
+                self.input = self.input.take().filter(|input| !input.unread.is_empty());
+                if let Some(input) = &mut self.input {
+                    input.last = true;
+                }
+            }
+        }
+    }
+
+    /// The command has taken so many bytes of its input, or never will take more.
+    fn fed(&mut self, written: io::Result<usize>) {
+        let Some(input) = &mut self.input else { return };
+        match written {
+            Ok(count) => drop(input.unread.drain(..count)),
+            Err(_) => self.input = None,
+        }
+        self.input = self.input.take().filter(|input| !(input.last && input.unread.is_empty()));
+    }
+
     /// Takes the status of all children that ended; reports that of the command.
     fn reap(&mut self) -> Left {
         let mut status = None;
@@ -217,8 +264,15 @@ fn report(report: &Report) {
     }
 }
 
-/// Starts the command in a process group of its own; its pid and its standard error, if split off.
-fn start(spec: GuardSpec) -> io::Result<(u32, Option<Receiver>)> {
+/// A command that runs: its standard error, if split off, and its input, if more may come.
+struct Started {
+    pid: u32,
+    stderr: Option<Receiver>,
+    input: Option<Input>,
+}
+
+/// Starts the command in a process group of its own.
+fn start(spec: GuardSpec) -> io::Result<Started> {
     let mut argv = spec.argv.into_iter().map(OsString::from);
     let program = argv.next().ok_or_else(|| io::Error::other("no program was named"))?;
     let cwd = OsString::from(spec.cwd);
@@ -233,18 +287,25 @@ fn start(spec: GuardSpec) -> io::Result<(u32, Option<Receiver>)> {
     } else {
         (None, output.try_clone()?)
     };
+    let (stdin, input) = if spec.open {
+        let (reader, writer) = io::pipe()?;
+        let pipe = Sender::from_owned_fd(writer.into())?;
+        (Stdio::from(reader), Some(Input { pipe, unread: spec.stdin.0, last: false }))
+    } else {
+        (input(&spec.stdin.0)?, None)
+    };
     let child = Command::new(program)
         .args(argv)
         .current_dir(cwd)
         .env_clear()
         .envs(spec.env)
-        .stdin(input(&spec.stdin.0)?)
+        .stdin(stdin)
         .stdout(output)
         .stderr(errors)
         .process_group(0)
         .spawn()?;
     // Not waited for through `child`: `reap` takes the status of everything.
-    Ok((child.id(), stderr))
+    Ok(Started { pid: child.id(), stderr, input })
 }
 
 /// The command's input, as a file in memory: needs no one to write it while the command runs.
@@ -278,6 +339,20 @@ async fn chunk(pipe: Option<&Receiver>) -> Vec<u8> {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => return Vec::new(),
+        }
+    }
+}
+
+/// Gives the command some of its input; pends for ever while there is none.
+async fn written(input: Option<&Input>) -> io::Result<usize> {
+    let Some(input) = input.filter(|input| !input.unread.is_empty()) else {
+        return std::future::pending().await;
+    };
+    loop {
+        input.pipe.writable().await?;
+        match input.pipe.try_write(&input.unread) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return done,
         }
     }
 }
@@ -343,12 +418,10 @@ impl Lifeline {
         }
     }
 
-    /// How much time the command is given from now on; the end of the lifeline is an order, too.
-    async fn order(&mut self) -> Duration {
+    /// What to do; the end of the lifeline is an order to end, too.
+    async fn order(&mut self) -> Order {
         let line = self.line().await.ok().flatten();
-        match line.and_then(|line| serde_json::from_slice(&line).ok()) {
-            Some(Order::End { grace_ms }) => Duration::from_millis(grace_ms),
-            None => GRACE,
-        }
+        line.and_then(|line| serde_json::from_slice(&line).ok())
+            .unwrap_or(Order::End { grace_ms: u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX) })
     }
 }

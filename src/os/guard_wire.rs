@@ -60,6 +60,8 @@ pub(super) struct GuardSpec {
     pub stdin: Bytes,
     /// Standard error comes as [`Report::Stderr`] instead of in the output.
     pub split: bool,
+    /// More to read comes as [`Order::Input`], after `stdin`.
+    pub open: bool,
 }
 
 /// A later line on the lifeline.
@@ -68,6 +70,10 @@ pub(super) struct GuardSpec {
 pub(super) enum Order {
     /// End everything: TERM, and KILL after so many milliseconds.
     End { grace_ms: u64 },
+    /// More for the command to read.
+    Input { data: Bytes },
+    /// There is no more to read.
+    CloseInput,
 }
 
 /// A line on the guard's standard error.

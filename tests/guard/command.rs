@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use festoon::os::capture::{Captured, capture};
-use festoon::os::command::{self, CommandEvent, CommandSpec, Exit, StandardError};
+use festoon::os::command::{self, CommandEvent, CommandSpec, Exit, StandardError, StandardInput};
 use festoon::os::error::OsError;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -139,4 +139,42 @@ async fn a_hook_is_captured_within_its_bounds() {
     let error = capture(spec, Duration::from_millis(200), 10).await.expect_err("takes too long");
     assert!(matches!(error, OsError::TimedOut { .. }), "{error}");
     until("all are gone", Duration::from_secs(5), || marked(&mark).is_empty()).await;
+}
+
+#[tokio::test]
+async fn an_open_input_is_fed_until_it_is_closed() {
+    let temp = tempfile::tempdir().expect("temp");
+    let mut spec = shell("cat; echo over", temp.path(), &mark());
+    spec.input = StandardInput::Open;
+    spec.stdin = b"first ".to_vec();
+    let mut running = command::start(spec).await.expect("starts");
+    let more = b"\xff\0x".repeat(1_000_000);
+    running.feed(&more);
+    let mut output = Vec::new();
+    while output.len() < 6 + more.len() {
+        match running.event().await {
+            CommandEvent::Output(data) => output.extend(data),
+            other => panic!("{other:?} instead of output"),
+        }
+    }
+    assert_eq!(running.unfed(), 0);
+    running.feed(b"last ");
+    running.close_input();
+    let (rest, _, exit, _) = finish(&mut running).await;
+    output.extend(rest);
+    assert!(output.starts_with(b"first \xff\0x") && output[6..6 + more.len()] == more[..]);
+    assert_eq!((&output[6 + more.len()..], exit), (&b"last over\n"[..], Exit::Code(0)));
+}
+
+#[tokio::test]
+async fn a_command_that_reads_nothing_is_ended_all_the_same() {
+    let temp = tempfile::tempdir().expect("temp");
+    let mark = mark();
+    let mut spec = shell("trap '' TERM; echo up; while :; do sleep 600; done", temp.path(), &mark);
+    spec.input = StandardInput::Open;
+    let mut running = command::start(spec).await.expect("starts");
+    running.feed(&vec![b'x'; 10_000_000]);
+    assert_eq!(running.event().await, CommandEvent::Output(b"up\n".to_vec()));
+    assert_eq!(running.terminate(Duration::from_millis(50)).await, Exit::Signal(9));
+    assert_eq!(marked(&mark), Vec::<u32>::new());
 }
