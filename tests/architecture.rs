@@ -65,7 +65,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("tmux_interface", &["exec/tmux"]),
     ("brush_parser", &["policy/shell"]),
     ("stacker", &["policy/shell"]),
-    ("reqwest", &["model/", "tools/web_fetch"]),
+    ("reqwest", &["model/", "tools/mcp", "tools/web_fetch"]),
     ("rustls", &["model/", "tools/web_fetch"]),
     ("sse_stream", &["model/"]),
     ("http_body", &["model/"]),

@@ -13,6 +13,7 @@ pub mod file_cache;
 pub mod glob;
 pub mod grep;
 mod image;
+pub mod mcp;
 mod page;
 mod path;
 mod pattern;

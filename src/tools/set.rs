@@ -117,6 +117,29 @@ impl<'a> IntoIterator for &'a ToolSet {
     }
 }
 
+/// Whether a choice could include a tool whose name begins with `start` (`mcp__server__`): whether it is
+/// worth while to find out which tools there are.
+pub fn may_choose(choice: &ToolChoice, disallowed: &[String], start: &str) -> bool {
+    let listed: &[String] = match choice {
+        ToolChoice::All => &[],
+        ToolChoice::List(names) => names,
+    };
+    let (wanted, unwanted): (Vec<&str>, Vec<&str>) =
+        listed.iter().map(String::as_str).partition(|name| !name.starts_with('!'));
+    let mut refused = disallowed.iter().map(String::as_str).chain(unwanted.iter().map(|name| &name[1..]));
+    // A name that no rule for single tools can mean.
+    let any = format!("{start}*");
+    if refused.any(|entry| means(entry, &any)) {
+        return false;
+    }
+    let all = match choice {
+        ToolChoice::All => true,
+        ToolChoice::List(names) => !names.is_empty() && wanted.is_empty(),
+    };
+    let one_of = |entry: &str| entry.split(['(', '*']).next().is_some_and(|name| name.starts_with(start));
+    all || wanted.iter().any(|entry| means(entry, &any) || one_of(entry))
+}
+
 /// Whether an entry of a list means the tool of this name.
 fn means(entry: &str, name: &str) -> bool {
     let entry = entry.split('(').next().unwrap_or(entry).trim();
@@ -209,6 +232,25 @@ mod tests {
         assert_eq!(select(&list(&["Read"]), &["Read"]), Err(names(&["Read"])));
         assert_eq!(select(&list(&[]), &[]), Err(Vec::new()));
         assert_eq!(select(&ToolChoice::All, &["*"]), Err(names(&NAMES)));
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_chosen_is_known() {
+        let chosen = |choice: &ToolChoice, disallowed: &[&str]| {
+            let disallowed: Vec<String> = disallowed.iter().map(|&name| name.into()).collect();
+            may_choose(choice, &disallowed, "mcp__db__")
+        };
+        assert!(chosen(&ToolChoice::All, &["Bash", "mcp__db__get", "mcp__dbx"]));
+        for one in ["*", "mcp__*", "mcp__db", "mcp__db__*"] {
+            assert!(chosen(&list(&["Read", one]), &["Read"]), "{one}");
+            assert!(!chosen(&ToolChoice::All, &[one]), "{one}");
+        }
+        assert!(chosen(&list(&["mcp__db__get"]), &["mcp__db__put"]) && chosen(&list(&["!Bash"]), &[]));
+        assert!(chosen(&list(&["mcp__db__g*"]), &[]));
+        for other in ["Read", "mcp__dbx", "mcp__dbx__get", "mcp__d__get"] {
+            assert!(!chosen(&list(&[other]), &[]), "{other}");
+        }
+        assert!(!chosen(&list(&["!mcp__db"]), &[]) && !chosen(&list(&[]), &[]));
     }
 
     #[test]

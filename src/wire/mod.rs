@@ -18,6 +18,7 @@ pub mod ids;
 pub mod ledger;
 pub mod limits;
 pub mod mail;
+pub mod mcp;
 pub mod open;
 pub mod permission;
 pub mod run;
