@@ -10,6 +10,7 @@ use super::events::AgentEvent;
 use super::fork::point::ForkPoint;
 use super::fork::seed::{Forked, Seed};
 use super::limits::{Place, Slot};
+use super::mcp::{Servers, declarations};
 use super::permissions::Permissions;
 use super::ports::{Mailbox, PermissionBroker};
 use super::prefix_file::{self, Fresh};
@@ -18,7 +19,7 @@ use super::runtime::{Model, Runtime};
 use super::todos::Todos;
 use super::transcript::{FORK_ORIGIN, NewLine, RUN_STARTED, Transcript};
 use super::turn::Agent;
-use crate::model::provider::{PromptPrefix, ToolDeclaration};
+use crate::model::provider::PromptPrefix;
 use crate::model::tuning::Tuning;
 use crate::os::git;
 use crate::store::error::StoreError;
@@ -30,7 +31,7 @@ use crate::wire::ids::RunId;
 use crate::wire::usage::{Money, Usage};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, RwLock};
 
 /// The result of a call that was under way when its process ended.
 const INTERRUPTED: &str = "The call was interrupted: the process that ran it has ended. Whether and how far it \
@@ -116,21 +117,24 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         fork_point: ForkPoint::default(),
         context_filled: AtomicU64::new(0),
         runtime: Arc::clone(runtime),
-        tool_names: OnceLock::new(),
+        tool_names: RwLock::new(Arc::from([])),
     });
     let mut notices = Vec::new();
+    let parents = seed.as_ref().map(|seed| seed.tool_names.as_slice()).or(plan.parent_tools.as_deref());
+    let servers = Servers::open(&core, parents, &mut notices).await;
     let (tools, prefix) = match &seed {
-        Some(seed) => (forks_tools(&core, plan.mailbox.as_ref(), seed), Arc::clone(&seed.prefix)),
+        Some(seed) => (forks_tools(&core, plan.mailbox.as_ref(), &servers, seed), Arc::clone(&seed.prefix)),
         None => {
             let tools = choose_tools(
                 &core,
                 plan.mailbox.as_ref(),
+                &servers,
                 plan.parent_tools.as_deref(),
                 &plan.always_tools,
                 &mut notices,
             )?;
             let addendum = plan.prompt_addendum.as_deref();
-            let prefix = freeze(&core, &tools, addendum, plan.prefix_file, &mut notices).await?;
+            let prefix = freeze(&core, &tools, addendum, plan.prefix_file.clone(), &mut notices).await?;
             (tools, Arc::new(prefix))
         }
     };
@@ -192,7 +196,7 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         let shared_messages = if compacted { 0 } else { forked.shared_messages };
         Forked { shared_messages, ..forked }
     });
-    let agent = Agent::new(
+    let mut agent = Agent::new(
         core,
         prefix,
         tools,
@@ -206,6 +210,7 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         forked,
         filled,
     );
+    (agent.servers, agent.prefix_file) = (servers, plan.prefix_file);
     if !before.is_empty() {
         runtime.observer.event(&context, &AgentEvent::Restored(used.0, used.1));
     }
@@ -220,24 +225,13 @@ async fn freeze(
     kept: Option<PathBuf>,
     notices: &mut Vec<String>,
 ) -> Result<PromptPrefix, BuildError> {
-    let declarations: Vec<ToolDeclaration> = tools
-        .iter()
-        .map(|tool| {
-            let spec = tool.spec();
-            ToolDeclaration {
-                name: spec.name.clone(),
-                description: spec.description.clone(),
-                schema: Arc::clone(&spec.schema),
-            }
-        })
-        .collect();
     let mut system = core.definition.system_prompt.trim().to_owned();
     if let Some(addendum) = addendum {
         system.push_str("\n\n");
         system.push_str(addendum.trim());
     }
     let tuning = Tuning { effort: core.definition.effort.or(core.model.tuning.effort), ..core.model.tuning };
-    let prefix = core.model.provider.freeze(&core.model.name, &system, &declarations, &tuning);
+    let prefix = core.model.provider.freeze(&core.model.name, &system, &declarations(tools), &tuning);
     let Some(path) = kept else { return Ok(prefix) };
     let fresh =
         Fresh { provider: core.model.provider.name(), prefix, tool_names: core.tool_names().to_vec() };
@@ -253,23 +247,30 @@ async fn freeze(
 
 /// The tools of a fork: those that its parent has declared, as far as it can have them. The others stay
 /// declared and are refused when they are called.
-fn forks_tools(core: &Arc<AgentCore>, mailbox: Option<&Arc<dyn Mailbox>>, seed: &Seed) -> ToolSet {
-    let all = core.runtime.toolkit.tools(core, mailbox);
-    // Set once, as in `choose_tools`.
-    let _ = core.tool_names.set(seed.tool_names.clone());
+fn forks_tools(
+    core: &Arc<AgentCore>,
+    mailbox: Option<&Arc<dyn Mailbox>>,
+    servers: &Servers,
+    seed: &Seed,
+) -> ToolSet {
+    let mut all = core.runtime.toolkit.tools(core, mailbox);
+    all.extend(servers.tools(Some(&seed.tool_names)));
+    core.set_tool_names(seed.tool_names.clone());
     ToolSet::new(all.into_iter().filter(|tool| seed.tool_names.contains(&tool.spec().name)))
 }
 
 fn choose_tools(
     core: &Arc<AgentCore>,
     mailbox: Option<&Arc<dyn Mailbox>>,
+    servers: &Servers,
     parent: Option<&[String]>,
     always: &[String],
     notices: &mut Vec<String>,
 ) -> Result<ToolSet, BuildError> {
     let all = core.runtime.toolkit.tools(core, mailbox);
-    let offered: Vec<_> =
+    let mut offered: Vec<_> =
         all.into_iter().filter(|t| parent.is_none_or(|names| names.contains(&t.spec().name))).collect();
+    offered.extend(servers.tools(parent));
     let definition = &core.definition;
     let choice = with_always(&definition.tools, always);
     let chosen = ToolSet::new(offered).select(&choice, &definition.disallowed_tools);
@@ -278,8 +279,7 @@ fn choose_tools(
     if !removed.is_empty() && definition.name != GENERAL_PURPOSE && definition.tools != ToolChoice::All {
         notices.push(format!("{} runs without {}", core.context.label(), removed.join(", ")));
     }
-    // Set once, here; a second set cannot happen since the core is new.
-    let _ = core.tool_names.set(tools.iter().map(|t| t.spec().name.clone()).collect());
+    core.set_tool_names(tools.iter().map(|t| t.spec().name.clone()).collect());
     Ok(tools)
 }
 

@@ -17,6 +17,16 @@ pub enum Tier {
     Subagent,
 }
 
+impl Tier {
+    /// Whether it waits for more after its turn.
+    pub fn outlives_a_turn(self) -> bool {
+        match self {
+            Self::Main | Self::Teammate => true,
+            Self::Subagent => false,
+        }
+    }
+}
+
 /// The identity of one agent.
 #[derive(Debug, Clone)]
 pub struct AgentContext {

@@ -11,7 +11,7 @@ use crate::tools::file_cache::FileCache;
 use crate::tools::shells::Shells;
 use crate::wire::definition::AgentDefinition;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The part of an agent that its tools and its observers share.
 pub struct AgentCore {
@@ -39,7 +39,7 @@ pub struct AgentCore {
     pub context_filled: AtomicU64,
     /// All that agents of this process share.
     pub runtime: Arc<Runtime>,
-    pub(super) tool_names: OnceLock<Vec<String>>,
+    pub(super) tool_names: RwLock<Arc<[String]>>,
 }
 
 impl std::fmt::Debug for AgentCore {
@@ -57,7 +57,12 @@ impl AgentCore {
     }
 
     /// The names of its tools: what a child may have.
-    pub fn tool_names(&self) -> &[String] {
-        self.tool_names.get().map_or(&[], Vec::as_slice)
+    pub fn tool_names(&self) -> Arc<[String]> {
+        Arc::clone(&self.tool_names.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on it has these.
+    pub(super) fn set_tool_names(&self, names: Vec<String>) {
+        *self.tool_names.write().unwrap_or_else(PoisonError::into_inner) = names.into();
     }
 }

@@ -11,6 +11,7 @@ use crate::model::registry::INHERIT;
 use crate::policy::rule::split_list;
 use crate::wire::definition::{AgentDefinition, ToolChoice};
 use crate::wire::ids::MAX_NAME_CHARS;
+use crate::wire::mcp::McpChoice;
 use crate::wire::permission::PermissionMode;
 use crate::wire::settings::Effort;
 use serde::Deserialize;
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 /// The line that begins and ends the front matter.
 const FENCE: &str = "---";
 /// Keys of the format that this version reads and does not act on.
-const WITHOUT_EFFECT: [&str; 3] = ["mcpServers", "hooks", "color"];
+const WITHOUT_EFFECT: [&str; 2] = ["hooks", "color"];
 
 /// Why a file is no definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +105,7 @@ fn read(bytes: &[u8]) -> Result<DefinitionFile, Wrong> {
         description: file.description.ok_or_else(|| missing("description"))?,
         tools: file.tools.unwrap_or_default(),
         disallowed_tools: file.disallowed_tools,
+        mcp_servers: file.mcp_servers,
         model: file.model,
         permission_mode: file.permission_mode,
         max_turns: file.max_turns,
@@ -174,6 +176,7 @@ struct Draft {
     description: Option<String>,
     tools: Option<ToolChoice>,
     disallowed_tools: Vec<String>,
+    mcp_servers: Option<Vec<McpChoice>>,
     model: Option<String>,
     permission_mode: Option<PermissionMode>,
     max_turns: Option<u32>,
@@ -194,6 +197,9 @@ impl Draft {
             "description" => self.description = Some(text(field)?.to_owned()),
             "tools" => self.tools = Some(choice(names(field)?)),
             "disallowedTools" => self.disallowed_tools = names(field)?,
+            "mcpServers" => {
+                self.mcp_servers = Some(mcp_servers(value).or_else(|why| wrong(line, why))?);
+            }
             "model" => self.model = Some(text(field)?.to_owned()).filter(|model| model != INHERIT),
             "permissionMode" => self.permission_mode = Some(mode(field)?),
             "maxTurns" => {
@@ -266,6 +272,44 @@ fn names(field: &Field) -> Result<Vec<String>, Wrong> {
         return wrong(field.line, format!("`{key}` holds an empty name"));
     }
     Ok(list)
+}
+
+/// The value of `mcpServers`: names of configured servers and servers that the definition brings, as a
+/// list of names and of objects `{name: configuration}`, as one such object, or as a text with commas.
+///
+/// # Errors
+/// A sentence.
+pub(super) fn mcp_servers(value: &Value) -> Result<Vec<McpChoice>, String> {
+    let brought = |servers: &serde_json::Map<String, Value>| {
+        let bring = |(name, server): (&String, &Value)| match server {
+            Value::Object(_) => Ok(McpChoice::Brought(name.clone(), server.clone())),
+            other => Err(format!("`mcpServers`: {name} is the configuration of a server, not {other}")),
+        };
+        servers.iter().map(bring).collect::<Result<Vec<_>, _>>()
+    };
+    match value {
+        Value::Object(servers) => brought(servers),
+        Value::String(text) => {
+            let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+            Ok(names.map(|name| McpChoice::Named(name.to_owned())).collect())
+        }
+        Value::Array(list) => {
+            let mut choices = Vec::new();
+            for entry in list {
+                match entry {
+                    Value::String(name) => choices.push(McpChoice::Named(name.trim().to_owned())),
+                    Value::Object(servers) => choices.extend(brought(servers)?),
+                    other => {
+                        return Err(format!(
+                            "`mcpServers` holds names and configurations of servers, not {other}"
+                        ));
+                    }
+                }
+            }
+            Ok(choices)
+        }
+        other => Err(format!("`mcpServers` is a list of servers, not {other}")),
+    }
 }
 
 fn choice(names: Vec<String>) -> ToolChoice {

@@ -1,7 +1,7 @@
 //! Where agent definitions come from, and which one wins.
 //!
 //! By precedence: the command line (`--agents`), the project's directories from the nearest up, the
-//! user's directory; what is built in comes after all of them (`definitions`). A bad file is reported
+//! user's directory, extensions; what is built in comes after all of them (`definitions`). A bad file is reported
 //! with its path, line and reason, and never hides the others.
 
 use super::definition_file;
@@ -10,6 +10,7 @@ use crate::wire::definition::{AgentDefinition, ToolChoice};
 use crate::wire::permission::PermissionMode;
 use crate::wire::settings::Effort;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,8 @@ pub enum Source {
     Project,
     /// The user's directory.
     User,
+    /// A directory that settings name.
+    Extension,
     /// Ships with the program.
     BuiltIn,
 }
@@ -36,6 +39,7 @@ impl Source {
             Self::CommandLine => "command-line",
             Self::Project => "project",
             Self::User => "user",
+            Self::Extension => "extension",
             Self::BuiltIn => "built-in",
         }
     }
@@ -97,6 +101,14 @@ fn project_dirs(cwd: &Path) -> Vec<PathBuf> {
 }
 
 impl Discovery {
+    /// Adds what the extensions in these directories bring.
+    pub fn with_extensions(mut self, dirs: &[PathBuf]) -> Self {
+        for dir in dirs {
+            self.take_dir(&dir.join("agents"), Source::Extension);
+        }
+        self
+    }
+
     fn take_dir(&mut self, dir: &Path, source: Source) {
         let entries = match std::fs::read_dir(dir) {
             Ok(entries) => entries,
@@ -147,6 +159,7 @@ struct Given {
     tools: Option<Vec<String>>,
     #[serde(default)]
     disallowed_tools: Vec<String>,
+    mcp_servers: Option<Value>,
     model: Option<String>,
     permission_mode: Option<PermissionMode>,
     max_turns: Option<u32>,
@@ -157,20 +170,24 @@ struct Given {
 
 fn from_json(text: &str) -> Result<Vec<AgentDefinition>, String> {
     let all: BTreeMap<String, Given> = serde_json::from_str(text).map_err(|e| e.to_string())?;
-    let define = |(name, given): (String, Given)| AgentDefinition {
-        name,
-        description: given.description,
-        tools: given.tools.filter(|t| *t != ["*"]).map_or(ToolChoice::All, ToolChoice::List),
-        disallowed_tools: given.disallowed_tools,
-        model: given.model.filter(|m| m != "inherit"),
-        permission_mode: given.permission_mode,
-        max_turns: given.max_turns,
-        effort: given.effort,
-        omit_instructions: given.omit_instructions,
-        system_prompt: given.prompt,
-        ..main_agent()
+    let define = |(name, given): (String, Given)| {
+        let mcp_servers = given.mcp_servers.as_ref().map(definition_file::mcp_servers).transpose();
+        Ok(AgentDefinition {
+            mcp_servers: mcp_servers.map_err(|why| format!("{name}: {why}"))?,
+            name,
+            description: given.description,
+            tools: given.tools.filter(|t| *t != ["*"]).map_or(ToolChoice::All, ToolChoice::List),
+            disallowed_tools: given.disallowed_tools,
+            model: given.model.filter(|m| m != "inherit"),
+            permission_mode: given.permission_mode,
+            max_turns: given.max_turns,
+            effort: given.effort,
+            omit_instructions: given.omit_instructions,
+            system_prompt: given.prompt,
+            ..main_agent()
+        })
     };
-    Ok(all.into_iter().map(define).collect())
+    all.into_iter().map(define).collect()
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ pub fn main_agent() -> AgentDefinition {
         description: "The agent the user talks to.".to_owned(),
         tools: ToolChoice::All,
         disallowed_tools: Vec::new(),
+        mcp_servers: None,
         model: None,
         permission_mode: None,
         max_turns: None,

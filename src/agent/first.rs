@@ -53,6 +53,7 @@ pub async fn surroundings(core: &AgentCore, branch: &str) -> Vec<Block> {
                     user says otherwise.\n";
         blocks.push(Block::text(format!("{head}{}", here.instructions).trim()));
     }
+    blocks.extend(core.runtime.mcp.instructions(core).map(|text| Block::text(&text)));
     blocks
 }
 

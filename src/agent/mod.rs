@@ -21,6 +21,7 @@ pub mod kept;
 pub mod life;
 pub mod limits;
 pub mod mail;
+pub mod mcp;
 pub mod permissions;
 pub mod pipeline;
 pub mod ports;

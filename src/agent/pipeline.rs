@@ -79,7 +79,7 @@ async fn run_call(
     let id = call.id.clone();
     let output = match tools.get(&call.name) {
         None => ToolOutput::error(
-            guard::not_here(&core.context, &call.name, core.tool_names()).unwrap_or_else(|| {
+            guard::not_here(&core.context, &call.name, &core.tool_names()).unwrap_or_else(|| {
                 let names = core.tool_names().join(", ");
                 format!("There is no tool named {:?} here. The tools are: {names}.", call.name)
             }),

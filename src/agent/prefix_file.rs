@@ -67,8 +67,14 @@ pub fn settle(path: &Path, fresh: Fresh) -> Result<(PromptPrefix, bool), StoreEr
             return Ok((prefix, false));
         }
     }
+    Ok((replace(path, Fresh { prefix, ..fresh })?, changed))
+}
+
+/// Keeps a prefix from now on, in the place of any other.
+pub fn replace(path: &Path, fresh: Fresh) -> Result<PromptPrefix, StoreError> {
+    let prefix = fresh.prefix;
     atomic::write_json(path, &Kept::new(fresh.provider, &prefix, fresh.tool_names), Durability::Process)?;
-    Ok((prefix, changed))
+    Ok(prefix)
 }
 
 impl Kept {

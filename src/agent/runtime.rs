@@ -9,6 +9,7 @@ use super::events::Observer;
 use super::first;
 use super::kept::KeptSources;
 use super::limits::Slots;
+use super::mcp::Mcp;
 use super::ports::{Gates, Mailbox};
 use super::tally::Tally;
 use crate::model::prices::PriceTable;
@@ -70,6 +71,8 @@ pub struct Runtime {
     pub gates: Arc<dyn Gates>,
     /// Makes tools.
     pub toolkit: Arc<dyn Toolkit>,
+    /// MCP servers.
+    pub mcp: Mcp,
     /// Kinds of agents.
     pub definitions: Definitions,
     /// What works beside its launcher.

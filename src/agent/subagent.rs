@@ -207,10 +207,12 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
 
 /// What a child may have at most: its parent's tools, in the background those of the list.
 fn tools(parent: &AgentCore, beside: Beside) -> Vec<String> {
-    let all = parent.tool_names().iter();
+    let all = parent.tool_names();
     match beside {
-        Beside::Foreground => all.cloned().collect(),
-        Beside::Background => all.filter(|name| super::background::tools::may_have(name)).cloned().collect(),
+        Beside::Foreground => all.to_vec(),
+        Beside::Background => {
+            all.iter().filter(|name| super::background::tools::may_have(name)).cloned().collect()
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::events::{AgentEvent, ResponseInfo, TurnSummary};
 use super::fork::seed::{Forked, fork_ends, request_ends};
 use super::limits::LimitError;
 use super::mail;
+use super::mcp::Servers;
 use super::pipeline;
 use super::ports::Mailbox;
 use super::transcript::{NewLine, Transcript, WARNING};
@@ -26,6 +27,7 @@ use crate::wire::ids::{LineId, MessageId};
 use crate::wire::mail::Claimed;
 use crate::wire::usage::{Money, Usage};
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
@@ -117,7 +119,10 @@ impl TurnEnd {
 pub struct Agent {
     pub(super) core: Arc<AgentCore>,
     pub(super) prefix: Arc<PromptPrefix>,
-    tools: ToolSet,
+    pub(super) tools: ToolSet,
+    pub(super) servers: Servers,
+    /// Where the prefix is kept for a later run.
+    pub(super) prefix_file: Option<PathBuf>,
     pub(super) transcript: Transcript,
     mailbox: Option<Arc<dyn Mailbox>>,
     pub(super) history: Arc<Vec<ChatMessage>>,
@@ -172,6 +177,8 @@ impl Agent {
             core,
             prefix,
             tools,
+            servers: Servers::default(),
+            prefix_file: None,
             transcript,
             mailbox,
             history: Arc::new(history),
@@ -229,6 +236,7 @@ impl Agent {
     /// Works until there is a final answer, a limit, an error, or `cancel`.
     pub async fn turn(&mut self, input: TurnInput, cancel: &CancellationToken) -> TurnEnd {
         self.observe(&AgentEvent::TurnStarted);
+        self.meet_servers().await;
         let mut end = TurnEnd {
             status: TurnStatus::Completed,
             text: String::new(),

@@ -96,6 +96,10 @@ pub struct Shared {
     /// Trusts this directory for this run: hooks, MCP servers, and all that its settings files set.
     #[arg(long, global = true)]
     pub trust: bool,
+    /// MCP servers for this session, beside those of settings and .mcp.json: a file, or JSON text
+    /// {"mcpServers": {"name": {"command": "…", "args": []}}}; may be repeated.
+    #[arg(long, global = true, value_name = "FILE|JSON")]
+    pub mcp_config: Vec<String>,
     /// Names the session; must be new. Letters, digits, `.`, `_` and `-`.
     #[arg(long, global = true, value_name = "ID", value_parser = session_id)]
     pub session_id: Option<String>,

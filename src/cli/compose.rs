@@ -5,6 +5,7 @@
 use super::background::background;
 use super::cleanup;
 use super::error::CliError;
+use super::mcp::{self, Configured, Sources};
 use super::setup::{Setup, no_model};
 use super::spent::{self, Before};
 use super::trust::{self, Trust};
@@ -62,6 +63,7 @@ use crate::wire::error::ExitKind;
 use crate::wire::ids::{AgentId, AgentName, RunId, SessionId, TeamName};
 use crate::wire::ledger::Used;
 use crate::wire::limits::{MAX_DEPTH, TOOL_CONCURRENCY};
+use crate::wire::mcp::McpServer;
 use crate::wire::permission::{Behavior, PermissionMode, Rule, RuleSource};
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::BackendType;
@@ -219,6 +221,7 @@ fn make_runtime(
     setup: &Setup,
     kit: Arc<Kit>,
     definitions: Definitions,
+    servers: Vec<McpServer>,
     mut observers: Vec<Arc<dyn Observer>>,
     team: &Team,
 ) -> Result<Arc<Runtime>, CliError> {
@@ -230,11 +233,14 @@ fn make_runtime(
     observers.push(progress.clone());
     let observer: Arc<dyn Observer> = Arc::new(Fan(observers));
     let background = background(setup, team, &slots, &observer, progress);
+    let options = setup.connect_options();
+    let environment = Arc::new(setup.environment.for_tools(&settings.env, team.name.as_str()));
+    let mcp = mcp::start(servers, &environment, options.http.clone(), &setup.cwd);
     let models = Models {
         names: Names::new(&settings.aliases),
         connections: Connections::new(ConnectOptions {
             limiters: Limiters::shared(Arc::new(TeamGate::new(team.clone()))),
-            ..setup.connect_options()
+            ..options
         }),
         tunings: Tunings::new(settings),
         base: setup.cwd.clone(),
@@ -249,6 +255,7 @@ fn make_runtime(
         observer,
         gates: Arc::new(OpenGates),
         toolkit: kit,
+        mcp,
         definitions,
         background,
         slots,
@@ -258,7 +265,7 @@ fn make_runtime(
         compaction: settings.compaction,
         kept: KeptSources::default(),
         tally: Tally::default(),
-        environment: Arc::new(setup.environment.for_tools(&settings.env, team.name.as_str())),
+        environment,
         tool_concurrency: settings.limits.tool_concurrency.unwrap_or(TOOL_CONCURRENCY),
         home: setup.environment.home(),
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
@@ -345,7 +352,9 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     spent::check_prices(setup, &[&full])?;
     Connections::new(setup.connect_options()).get(&plan.model).map_err(no_model)?;
     let mode = permission_mode(setup, plan.default_mode)?;
-    let mut discovery = discover(&setup.paths.user_agents(), &setup.cwd, setup.shared.agents.as_deref());
+    let extensions = mcp::extensions(&setup.cwd, &setup.loaded, &setup.environment);
+    let discovery = discover(&setup.paths.user_agents(), &setup.cwd, setup.shared.agents.as_deref());
+    let mut discovery = discovery.with_extensions(&extensions);
     drop(trust::restrict(&mut discovery, setup.trust)); // named with all else that is withheld
     if let Some(why) = discovery.errors.iter().find(|e| e.starts_with("--agents: ")) {
         return Err(CliError::usage(
@@ -355,6 +364,13 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     }
     let mut definitions_here = plan.definitions;
     definitions_here.extend(discovery.definitions());
+    let servers = mcp::configured(Sources {
+        cwd: &setup.cwd,
+        loaded: &setup.loaded,
+        trust: setup.trust,
+        given: &setup.shared.mcp_config,
+        environment: &setup.environment,
+    })?;
     let definition = main_definition(setup, &Definitions::new(definitions_here.clone()))?;
     let mut rules = flag_rules(setup)?;
     rules.extend(setup.loaded.rules.iter().cloned());
@@ -387,6 +403,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
         definitions: definitions_here,
         definition,
         discovery,
+        servers,
         rules,
         asks: plan.asks,
         observers: plan.observers,
@@ -432,6 +449,7 @@ struct Checked {
     definitions: Vec<AgentDefinition>,
     definition: AgentDefinition,
     discovery: Discovery,
+    servers: Configured,
     rules: Vec<Rule>,
     asks: AskPolicy,
     observers: Vec<Arc<dyn Observer>>,
@@ -447,7 +465,7 @@ async fn assemble(
     team: Team,
     stop: CancellationToken,
 ) -> Result<Session, CliError> {
-    let Checked { full, mode, definitions, definition, discovery, rules, asks, id, .. } = checked;
+    let Checked { full, mode, definitions, definition, discovery, servers, rules, asks, id, .. } = checked;
     let (resumes, takes_over) = (checked.resumes, checked.takes_over);
     let project = setup.paths.project(&setup.cwd);
     let reporters = Arc::new(Reporters::default());
@@ -457,7 +475,7 @@ async fn assemble(
     observers.extend(checked.observers);
     let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     let definitions = Definitions::new(definitions);
-    let runtime = make_runtime(setup, Arc::clone(&kit), definitions, observers, &team)?;
+    let runtime = make_runtime(setup, Arc::clone(&kit), definitions, servers.servers, observers, &team)?;
 
     runtime.kept.add(Arc::new(KeptTeam::new(team.clone())));
     let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, None));
@@ -528,6 +546,7 @@ async fn assemble(
     let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, &stop);
     let mut warnings = setup.loaded.warnings.clone();
     warnings.extend(trust::warning(&setup.cwd, &setup.withheld()));
+    warnings.extend(servers.errors.into_iter().chain(servers.warnings));
     warnings.extend(discovery.errors.into_iter().chain(discovery.warnings));
     warnings.extend(built.notices);
     let mut taken_over = if takes_over { lead.supervisor.take_over().await } else { Vec::new() };
@@ -667,6 +686,7 @@ impl Session {
         }
         self.backends.close().await;
         self.lead.agent.core().shells.end().await;
+        self.runtime.mcp.close().await;
         if let Err(error) = self.lead.reporter.set_state(AgentState::Stopped).await {
             troubles.push(error.to_string());
         }
@@ -708,16 +728,21 @@ pub async fn worker(
     all.extend(observers);
     let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     // A kind that only this session knows was resolved by the leader before it got here.
-    let mut discovery = discover(&setup.paths.user_agents(), &setup.cwd, None);
+    let extensions = mcp::extensions(&setup.cwd, &setup.loaded, &setup.environment);
+    let discovery = discover(&setup.paths.user_agents(), &setup.cwd, None);
+    let mut discovery = discovery.with_extensions(&extensions);
     drop(trust::restrict(&mut discovery, setup.trust)); // the leader has named it
-    let runtime = make_runtime(setup, kit, Definitions::new(discovery.definitions()), all, &team)?;
+    let servers = spec.mcp_servers.clone();
+    let definitions = Definitions::new(discovery.definitions());
+    let runtime = make_runtime(setup, kit, definitions, servers, all, &team)?;
     let what = setup.loaded.settings.orphaned_workers;
     let watch =
         orphan::watch(team.clone(), spec.name.clone(), spec.incarnation, what, control.cancel.clone());
     drop(spawn_in(&teammate::context(&spec), watch));
     runtime.kept.add(Arc::new(KeptTeam::new(team.clone())));
-    let host = Host { runtime, team: team.clone(), reporters, asks: AskRoute::Mail };
+    let host = Host { runtime: Arc::clone(&runtime), team: team.clone(), reporters, asks: AskRoute::Mail };
     let exit = teammate::run(host, spec, control).await;
+    runtime.mcp.close().await;
     if orphan::is_alone(&team).await
         && let Err(error) = tmux::release_own_pane(setup.environment.all(), std::process::id()).await
     {

@@ -14,6 +14,7 @@ pub mod error;
 pub mod feed;
 pub mod headless;
 pub mod logging;
+pub mod mcp;
 pub mod out;
 pub mod output;
 pub mod repl;

@@ -25,8 +25,22 @@ pub struct Loaded {
     pub rules: Vec<Rule>,
     /// Unknown keys.
     pub warnings: Vec<String>,
+    /// MCP servers, by file, weakest first. They are not merged into `settings`: of two servers of one name
+    /// the stronger one counts, whole.
+    pub mcp: Vec<GivenServers>,
     /// What the project's files set and may not without trust.
     pub withheld: Vec<Withheld>,
+}
+
+/// The MCP servers of one file, as they stand there.
+#[derive(Debug, Clone)]
+pub struct GivenServers {
+    /// The file, or the flag.
+    pub origin: String,
+    /// Which of the files.
+    pub source: RuleSource,
+    /// By name.
+    pub servers: Map<String, Value>,
 }
 
 /// Loads the user's, the project's, the local settings and those of `--settings`, lowest first.
@@ -87,6 +101,9 @@ fn take(
                 .map_err(|e| wrong(name, &format!("permissions: {rule:?}: {e}")))?;
             loaded.rules.push(Rule { text: rule.to_owned(), behavior, source });
         }
+    }
+    if let Some(Value::Object(servers)) = map.remove("mcpServers") {
+        loaded.mcp.push(GivenServers { origin: name.to_owned(), source, servers });
     }
     merge(merged, map);
     Ok(())

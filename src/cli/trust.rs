@@ -5,16 +5,16 @@
 //! settings files, `.mcp.json`, and definitions that bring hooks or servers. Reading and listing them
 //! needs no trust.
 
+use super::mcp;
 use crate::agent::definition_sources::{Discovery, Found, Source};
 use crate::store::paths::Paths;
 use crate::store::trust;
 use crate::wire::definition::AgentDefinition;
+use crate::wire::mcp::McpChoice;
 use crate::wire::worker::WorkerSpec;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::path::Path;
 
-/// The file of a project's own MCP servers.
-const MCP_FILE: &str = ".mcp.json";
 /// Characters of a command or address that is shown.
 const SHOWN_CHARS: usize = 120;
 
@@ -72,8 +72,14 @@ pub fn restrict(discovery: &mut Discovery, trust: Trust) -> Vec<Withheld> {
 }
 
 /// What a definition brings that needs trust: the key, and what it would run.
-fn brought(_definition: &AgentDefinition) -> Vec<(&'static str, Vec<String>)> {
-    Vec::new()
+fn brought(definition: &AgentDefinition) -> Vec<(&'static str, Vec<String>)> {
+    let brought = |choice: &McpChoice| match choice {
+        McpChoice::Brought(name, server) => Some((name.clone(), server.clone())),
+        // What it names is configured elsewhere.
+        McpChoice::Named(_) => None,
+    };
+    let servers: Map<String, Value> = definition.mcp_servers.iter().flatten().filter_map(brought).collect();
+    if servers.is_empty() { Vec::new() } else { vec![("mcpServers", shown_servers(&Value::Object(servers)))] }
 }
 
 fn withheld_definition(found: &Found) -> Withheld {
@@ -89,10 +95,7 @@ fn withheld_definition(found: &Found) -> Withheld {
 /// What the project's own file of MCP servers would start; nothing when trusted or not there. A file that
 /// cannot be read is not this module's to report.
 pub fn servers(cwd: &Path, trust: Trust) -> Option<Withheld> {
-    let path = cwd.join(MCP_FILE);
-    if trust == Trust::Full || !path.is_file() {
-        return None;
-    }
+    let path = mcp::file_of_project(cwd).filter(|_| trust == Trust::None)?;
     let file: Value = serde_json::from_slice(&std::fs::read(&path).ok()?).unwrap_or_default();
     Some(Withheld {
         place: path.display().to_string(),

@@ -32,6 +32,7 @@ pub(crate) fn spec(name: &str, team: &str, cwd: &Path) -> WorkerSpec {
             description: String::new(),
             tools: ToolChoice::All,
             disallowed_tools: Vec::new(),
+            mcp_servers: None,
             model: None,
             permission_mode: None,
             max_turns: None,
@@ -54,6 +55,7 @@ pub(crate) fn spec(name: &str, team: &str, cwd: &Path) -> WorkerSpec {
         retry: RetrySettings::default(),
         settings: Settings::default(),
         trusted: false,
+        mcp_servers: Vec::new(),
         environment: BTreeMap::new(),
     }
 }

@@ -92,7 +92,7 @@ pub fn connect(
 }
 
 /// A proxy of the environment is for the network; a server on this machine is reached without it.
-pub(super) fn client_for(base: &str, shared: &HttpClient) -> HttpClient {
+pub fn client_for(base: &str, shared: &HttpClient) -> HttpClient {
     let url = reqwest::Url::parse(base).ok();
     let host = url.as_ref().and_then(reqwest::Url::host_str).unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();

@@ -27,7 +27,7 @@ pub struct ToolDeclaration {
 
 /// System prompt and tool declarations, frozen as the bytes of one wire, with what must stay equal
 /// for a prompt cache to hit. Rendered once per session (spec §3), shared by forks.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptPrefix {
     /// The model's name at its provider, e.g. `claude-…`.
     pub model: String,

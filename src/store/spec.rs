@@ -26,11 +26,14 @@ pub fn read_spec(path: &Path) -> Result<WorkerSpec, StoreError> {
     atomic::read_json(path)?.ok_or_else(|| StoreError::NotFound { path: path.to_owned() })
 }
 
-/// Takes the environment out of a spec file.
+/// What may hold keys.
+const SECRETS: [&str; 2] = ["environment", "mcpServers"];
+
+/// Takes the environment and the MCP servers out of a spec file.
 pub fn strip_secrets(path: &Path) -> Result<(), StoreError> {
     let spec: Option<RawMap> = atomic::read_json(path)?;
     let mut spec = spec.ok_or_else(|| StoreError::NotFound { path: path.to_owned() })?;
-    spec.0.retain(|(key, _)| key != "environment");
+    spec.0.retain(|(key, _)| !SECRETS.contains(&key.as_str()));
     atomic::write_json(path, &spec, Durability::Process)
 }
 

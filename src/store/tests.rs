@@ -12,6 +12,7 @@ use crate::wire::definition::AgentDefinition;
 use crate::wire::event::{Event, EventKind};
 use crate::wire::frame::FrameType;
 use crate::wire::ids::{AgentId, AgentName, AskId, LineId, MessageId, RunId, SessionId};
+use crate::wire::mcp::{McpServer, McpTransport};
 use crate::wire::open::RawMap;
 use crate::wire::permission::{Decision, PermissionMode, Scope};
 use crate::wire::run::AgentState;
@@ -629,6 +630,15 @@ fn a_spec_loses_its_secrets_and_nothing_else() {
         retry: RetrySettings::default(),
         settings: Settings::default(),
         trusted: true,
+        mcp_servers: vec![McpServer {
+            name: "far".to_owned(),
+            origin: "f".to_owned(),
+            transport: McpTransport::Http {
+                url: "http://x".to_owned(),
+                headers: BTreeMap::from([("a".to_owned(), "secret-value".to_owned())]),
+            },
+            timeout_ms: None,
+        }],
         environment: BTreeMap::from([("KEY".to_owned(), "secret-value".to_owned())]),
     };
     let path = spec::write_spec(&team.team, &written).expect("writes");
@@ -636,7 +646,7 @@ fn a_spec_loses_its_secrets_and_nothing_else() {
     let as_json = |spec: &WorkerSpec| serde_json::to_value(spec).expect("value");
     assert_eq!(as_json(&spec::read_spec(&path).expect("reads")), as_json(&written));
     spec::strip_secrets(&path).expect("strips");
-    let expected = WorkerSpec { environment: BTreeMap::new(), ..written };
+    let expected = WorkerSpec { mcp_servers: Vec::new(), environment: BTreeMap::new(), ..written };
     assert_eq!(as_json(&spec::read_spec(&path).expect("reads")), as_json(&expected));
     assert!(!std::fs::read_to_string(&path).expect("reads").contains("secret-value"));
     spec::remove_specs(&team.team, &name("ann")).expect("removes nothing");

@@ -114,6 +114,11 @@ pub fn resolve(
         joined_at: clock::now(),
         ended: None,
     };
+    // It shares the leader's process, and keys belong into no file that nobody empties.
+    let in_process = match defaults.backend {
+        BackendType::InProcess => true,
+        BackendType::Process | BackendType::Tmux | BackendType::Iterm2 => false,
+    };
     let spec = WorkerSpec {
         version: WORKER_SPEC_VERSION,
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -143,11 +148,8 @@ pub fn resolve(
         retry: defaults.retry.clone(),
         settings: defaults.settings.clone(),
         trusted: defaults.trusted,
-        environment: match defaults.backend {
-            // It shares the leader's process, and keys belong into no file that nobody empties.
-            BackendType::InProcess => BTreeMap::new(),
-            BackendType::Process | BackendType::Tmux | BackendType::Iterm2 => defaults.environment.clone(),
-        },
+        mcp_servers: if in_process { Vec::new() } else { runtime.mcp.configured().to_vec() },
+        environment: if in_process { BTreeMap::new() } else { defaults.environment.clone() },
     };
     Ok(Resolved { spec, member, notes: narrowed.notes })
 }

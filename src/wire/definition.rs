@@ -1,5 +1,6 @@
 //! An agent definition: what kind of agent to run (contract §9).
 
+use super::mcp::McpChoice;
 use super::permission::PermissionMode;
 use super::settings::Effort;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub struct AgentDefinition {
     /// Taken away first.
     #[serde(default)]
     pub disallowed_tools: Vec<String>,
+    /// Its MCP servers: exactly these; `None` for all that are configured.
+    #[serde(default)]
+    pub mcp_servers: Option<Vec<McpChoice>>,
     /// A model or alias; `None` inherits.
     #[serde(default)]
     pub model: Option<String>,

@@ -28,6 +28,10 @@ pub struct Settings {
     pub cleanup_days: Option<u32>,
     /// Variables for tool commands.
     pub env: BTreeMap<String, String>,
+    /// MCP servers by name, each in the form that [`super::mcp::McpServer`] is read from.
+    pub mcp_servers: BTreeMap<String, serde_json::Value>,
+    /// Directories that bring MCP servers (`.mcp.json`) and kinds of agents (`agents/*.md`).
+    pub extensions: Vec<String>,
     /// False takes away the team tools.
     pub teams: Option<bool>,
     /// False turns background work off, whoever asks for it.

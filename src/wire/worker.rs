@@ -1,9 +1,11 @@
 //! The spec file of a teammate: everything it needs to start (spec §10).
 //!
-//! Written 0600 by the leader; the worker removes `environment` from the file once it has read it.
+//! Written 0600 by the leader; the worker removes `environment` and `mcpServers`, which may hold keys, from
+//! the file once it has read it.
 
 use super::definition::AgentDefinition;
 use super::ids::{AgentId, AgentName, RunId, SessionId, TeamName};
+use super::mcp::McpServer;
 use super::permission::{PermissionMode, Rule};
 use super::settings::{RetrySettings, Settings};
 use super::team::BackendType;
@@ -75,6 +77,10 @@ pub struct WorkerSpec {
     /// Whether the leader's project is trusted: hooks, servers and definitions that bring either.
     #[serde(default)]
     pub trusted: bool,
+    /// The MCP servers of the leader's configuration, for a worker of its own process; may hold keys, so
+    /// they leave the file once read.
+    #[serde(default)]
+    pub mcp_servers: Vec<McpServer>,
     /// The leader's environment; holds keys, so it leaves the file once read.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,

@@ -13,6 +13,7 @@ mod disk;
 mod headless;
 mod limits;
 mod mailbox;
+mod mcp;
 mod model_errors;
 mod panes;
 mod permissions;

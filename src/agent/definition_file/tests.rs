@@ -1,6 +1,7 @@
 //! Definition files, good and bad.
 
 use super::*;
+use serde_json::json;
 
 fn parsed(text: &str) -> DefinitionFile {
     parse(Path::new("a.md"), text.as_bytes()).expect("a definition")
@@ -45,6 +46,7 @@ fn everything_a_file_can_say() {
             description: "Writes: all of it".to_owned(),
             tools: ToolChoice::List(["Read", "Bash(git log:*,x)", "Edit"].map(str::to_owned).to_vec()),
             disallowed_tools: vec!["WebFetch".to_owned()],
+            mcp_servers: Some(vec![McpChoice::Brought("a".to_owned(), json!({"command": "b"}))]),
             model: Some("fast".to_owned()),
             permission_mode: Some(PermissionMode::AcceptEdits),
             max_turns: Some(12),
@@ -56,20 +58,26 @@ fn everything_a_file_can_say() {
         }
     );
     let warnings: Vec<(usize, &str)> = file.warnings.iter().map(|w| (w.line, w.what.as_str())).collect();
-    assert_eq!(
-        warnings,
-        [
-            (12, "`mcpServers` has no effect in this version"),
-            (15, "unknown key `wibble`"),
-            (17, "`color` has no effect in this version"),
-        ]
-    );
+    assert_eq!(warnings, [(15, "unknown key `wibble`"), (17, "`color` has no effect in this version"),]);
 }
 
 #[test]
 fn a_mark_and_carriage_returns_change_nothing() {
     let windows = format!("\u{feff}{}", FULL.replace('\n', "\r\n"));
     assert_eq!(parsed(&windows), parsed(FULL));
+}
+
+#[test]
+fn servers_are_named_or_brought() {
+    let servers = |text: &str| {
+        parsed(&format!("---\nname: a\ndescription: b\nmcpServers: {text}\n---\nx")).definition.mcp_servers
+    };
+    let named = |name: &str| McpChoice::Named(name.to_owned());
+    let db = McpChoice::Brought("db".to_owned(), json!({"command": "x"}));
+    assert_eq!(servers("[slack, {db: {command: x}}]"), Some(vec![named("slack"), db.clone()]));
+    assert_eq!(servers("slack, git"), Some(vec![named("slack"), named("git")]));
+    assert_eq!(servers("{db: {command: x}}"), Some(vec![db]));
+    assert_eq!((servers("[]"), servers("")), (Some(Vec::new()), None));
 }
 
 #[test]
@@ -99,6 +107,14 @@ fn a_bad_file_is_refused_with_line_and_reason() {
         ("---\neffort: max\n---\nx", "a.md:2: `effort` is one of low, medium, high, not \"max\""),
         ("---\ntools: [Read, 3]\n---\nx", "a.md:2: `tools` holds names of tools, not 3"),
         ("---\ntools: []\n---\nx", "a.md:2: `tools` holds an empty name"),
+        (
+            "---\nmcpServers: [3]\n---\nx",
+            "a.md:2: `mcpServers` holds names and configurations of servers, not 3",
+        ),
+        (
+            "---\nmcpServers: {a: b}\n---\nx",
+            "a.md:2: `mcpServers`: a is the configuration of a server, not \"b\"",
+        ),
         ("---\nisolation: worktree\n---\nx", "a.md:2: `isolation` is not part of this version; leave it out"),
         (
             "---\npermissionMode: yolo\n---\nx",

@@ -4,6 +4,7 @@ use crate::agent::definition_sources::{Discovery, Found, Source, discover};
 use crate::agent::definitions::Definitions;
 use crate::cli::args::Shared;
 use crate::cli::error::CliError;
+use crate::cli::mcp;
 use crate::cli::out::Out;
 use crate::cli::setup::Setup;
 use crate::cli::words;
@@ -41,7 +42,9 @@ pub fn run(args: &Args, shared: Shared) -> Result<Option<ExitKind>, CliError> {
     let as_json = shared.json;
     let given = shared.agents.clone();
     let setup = Setup::new(shared)?;
+    let extensions = mcp::extensions(&setup.cwd, &setup.loaded, &setup.environment);
     let discovery = discover(&setup.paths.user_agents(), &setup.cwd, given.as_deref());
+    let discovery = discovery.with_extensions(&extensions);
     let all = everything(&discovery);
     let mut out = Out::default();
     match &args.verb {

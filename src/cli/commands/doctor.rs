@@ -1,7 +1,9 @@
 //! `festoon doctor`: what works here, what does not, and what to do about it.
 //!
-//! Looks, and tries what can be tried without a trace; no network call, no model request, no file
-//! that stays.
+//! Looks, and tries what can be tried without a trace; no model request, no file that stays. MCP servers
+//! are started, asked for their tools and ended.
+
+mod servers;
 
 use crate::agent::definition_sources::discover;
 use crate::cli::args::Shared;
@@ -88,7 +90,13 @@ pub async fn run(args: &Args, shared: Shared) -> Result<Option<ExitKind>, CliErr
     let mut checks = vec![Check::ok("version", format!("festoon {}", env!("CARGO_PKG_VERSION")))];
     checks.extend(state(&desk));
     match &cwd {
-        Ok(cwd) => checks.extend(models(&desk, &shared, cwd)),
+        Ok(cwd) => {
+            let (found, loaded) = models(&desk, &shared, cwd);
+            checks.extend(found);
+            if let Some((loaded, trust)) = loaded {
+                checks.extend(servers::checks(&desk.environment, &shared, cwd, &loaded, trust).await);
+            }
+        }
         Err(error) => checks.push(Check::problem(
             "directory",
             format!("the working directory: {error}"),
@@ -233,12 +241,12 @@ fn writable(dir: &Path) -> std::io::Result<()> {
     tempfile::Builder::new().prefix(".doctor-").tempfile_in(dir).map(drop)
 }
 
-/// Settings and model, without asking anybody.
-fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> Vec<Check> {
+/// Settings and model, without asking anybody. The settings come with it when they can be read.
+fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> (Vec<Check>, Option<(Loaded, Trust)>) {
     let (trust, unread) = trust::of(&desk.paths, cwd, shared.trust);
     let loaded = match settings::load(&desk.paths, cwd, shared.settings.as_deref(), trust) {
         Ok(loaded) => loaded,
-        Err(error) => return vec![Check::error("settings", error)],
+        Err(error) => return (vec![Check::error("settings", error)], None),
     };
     let mut checks: Vec<Check> = loaded
         .warnings
@@ -261,7 +269,7 @@ fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> Vec<Check> {
     let model = shared.model.as_deref();
     if let Err(error) = desk.environment.check(asked_of_the_environment(model)) {
         checks.push(Check::error("model", error));
-        return checks;
+        return (checks, Some((loaded, trust)));
     }
     let chosen = choose(shared.model.as_deref(), desk.environment.all(), &loaded.settings)
         .map(|model| model.anchored(cwd));
@@ -273,7 +281,7 @@ fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> Vec<Check> {
             Check::note("model", report.message, report.hint)
         }
     });
-    checks
+    (checks, Some((loaded, trust)))
 }
 
 /// Whether the directory is trusted, and what is skipped if not.

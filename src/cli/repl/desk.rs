@@ -13,6 +13,7 @@ use crate::agent::core::AgentCore;
 use crate::agent::runtime::Runtime;
 use crate::cli::compose::Session;
 use crate::cli::error::CliError;
+use crate::cli::mcp;
 use crate::cli::signals::Signalled;
 use crate::cli::spent;
 use crate::cli::status::AgentStatus;
@@ -258,6 +259,7 @@ impl Desk {
                 printer
                     .line(format!("{} — another one: festoon --model PROVIDER:NAME", self.core.model.full));
             }
+            Slash::Mcp => printer.lines(&mcp::listing(&self.runtime.mcp)),
             Slash::Cost => printer.lines(&self.cost().await?),
             Slash::Compact => return Ok(Step::Compact(Some(rest).filter(|focus| !focus.is_empty()))),
             Slash::Quit => return self.leave().await,

@@ -17,6 +17,8 @@ pub enum Slash {
     Team,
     /// The model.
     Model,
+    /// MCP servers.
+    Mcp,
     /// Tokens and money.
     Cost,
     /// Go on from a summary.
@@ -30,7 +32,7 @@ impl Slash {
     pub fn needs_rest(self) -> bool {
         match self {
             Self::Compact => true,
-            Self::Help | Self::Asks | Self::Team | Self::Model | Self::Cost | Self::Quit => false,
+            Self::Help | Self::Asks | Self::Team | Self::Model | Self::Mcp | Self::Cost | Self::Quit => false,
         }
     }
 }
@@ -45,6 +47,7 @@ const TABLE: &[(Slash, Entry)] = &[
     (Slash::Asks, Entry { name: "/asks", help: "what waits for your answer; the first one in full" }),
     (Slash::Team, Entry { name: "/team", help: "every agent: state, what it does, age, tokens, cost" }),
     (Slash::Model, Entry { name: "/model", help: "the model, and how to start with another one" }),
+    (Slash::Mcp, Entry { name: "/mcp", help: "MCP servers: state, tools, what to do about errors" }),
     (Slash::Cost, Entry { name: "/cost", help: "tokens and money so far, by model" }),
     (
         Slash::Compact,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 /// Keys that need trust: when the person's old sessions are removed, variables that make any command run
 /// code, commands that run by themselves, and addresses that keys are sent to.
-const TRUSTED_ONLY: [&str; 5] = ["cleanupDays", "env", "hooks", "mcpServers", "providers"];
+const TRUSTED_ONLY: [&str; 6] = ["cleanupDays", "env", "extensions", "hooks", "mcpServers", "providers"];
 
 /// Takes out of a project's file `name` what needs trust, and returns what was taken out.
 pub(super) fn restrict(name: &str, file: &mut Map<String, Value>) -> Vec<Withheld> {
