@@ -12,6 +12,7 @@ mod demo;
 mod disk;
 mod headless;
 mod limits;
+mod logs;
 mod mailbox;
 mod mcp;
 mod model_errors;

@@ -1,6 +1,8 @@
 //! `festoon log`: transcripts, found and read.
 
+mod export;
 mod show;
+mod tree;
 
 use crate::cli::args::Shared;
 use crate::cli::error::CliError;
@@ -45,6 +47,23 @@ pub enum Verb {
         #[arg(long)]
         full: bool,
     },
+    /// Shows who started whom in a session, with what each has used.
+    Tree {
+        /// A session, or the beginning of its id; without it, the latest one here.
+        session: Option<String>,
+    },
+    /// Writes a transcript as a document, or as messages for another program.
+    Export {
+        /// A session, or the beginning of its id, and one of its agents; without it, the latest one here.
+        #[arg(value_name = "SESSION[/AGENT]")]
+        which: Option<String>,
+        /// The file; its name says the format.
+        #[arg(long, short, value_name = "FILE", default_value = "-")]
+        output: PathBuf,
+        /// The format, whatever the file is called.
+        #[arg(long)]
+        format: Option<export::Format>,
+    },
 }
 
 /// Runs it.
@@ -52,19 +71,28 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Option<ExitKind>, CliError> {
     let desk = Desk::new()?;
     match &args.verb {
         Verb::List { all } => list(&desk, shared, *all),
-        Verb::Show { which, full } => {
-            let which = which.as_deref().unwrap_or_default();
-            // An old session's id may hold a slash itself.
-            let ((project, session), agent) = match (find(&desk, which), which.split_once('/')) {
-                (Err(_), Some((session, agent))) => (find(&desk, session)?, agent),
-                (found, _) => (found?, ""),
-            };
-            let path = match agent {
-                "" | "main" | "team-lead" => project.transcript(&session),
-                agent => agent_file(&project, &session, agent)?,
-            };
-            show::show(&path, shared, *full)
+        Verb::Show { which, full } => show::show(&chosen(&desk, which.as_deref())?, shared, *full),
+        Verb::Tree { session } => {
+            let (project, session) = find(&desk, session.as_deref().unwrap_or_default())?;
+            tree::show(&project, &session, shared)
         }
+        Verb::Export { which, output, format } => {
+            export::export(&chosen(&desk, which.as_deref())?, output, *format)
+        }
+    }
+}
+
+/// The transcript that is meant.
+fn chosen(desk: &Desk, which: Option<&str>) -> Result<PathBuf, CliError> {
+    let which = which.unwrap_or_default();
+    // An old session's id may hold a slash itself.
+    let ((project, session), agent) = match (find(desk, which), which.split_once('/')) {
+        (Err(_), Some((session, agent))) => (find(desk, session)?, agent),
+        (found, _) => (found?, ""),
+    };
+    match agent {
+        "" | "main" | "team-lead" => Ok(project.transcript(&session)),
+        agent => agent_file(&project, &session, agent),
     }
 }
 
