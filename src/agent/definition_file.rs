@@ -7,9 +7,11 @@
 #[cfg(test)]
 mod tests;
 
+use super::hooks;
 use crate::model::registry::INHERIT;
 use crate::policy::rule::split_list;
 use crate::wire::definition::{AgentDefinition, ToolChoice};
+use crate::wire::hooks::HookSettings;
 use crate::wire::ids::MAX_NAME_CHARS;
 use crate::wire::mcp::McpChoice;
 use crate::wire::permission::PermissionMode;
@@ -24,7 +26,7 @@ use std::path::{Path, PathBuf};
 /// The line that begins and ends the front matter.
 const FENCE: &str = "---";
 /// Keys of the format that this version reads and does not act on.
-const WITHOUT_EFFECT: [&str; 2] = ["hooks", "color"];
+const WITHOUT_EFFECT: [&str; 1] = ["color"];
 
 /// Why a file is no definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -113,6 +115,7 @@ fn read(bytes: &[u8]) -> Result<DefinitionFile, Wrong> {
         effort: file.effort,
         one_shot: false,
         omit_instructions: file.omit_instructions,
+        hooks: file.hooks,
         system_prompt: body,
     };
     Ok(DefinitionFile { definition, warnings: file.warnings })
@@ -183,6 +186,7 @@ struct Draft {
     background: Option<bool>,
     effort: Option<Effort>,
     omit_instructions: bool,
+    hooks: HookSettings,
     warnings: Vec<Warning>,
 }
 
@@ -214,6 +218,12 @@ impl Draft {
                 let expected =
                     || Wrong { line, why: format!("`effort` is one of {}, not {value}", names.join(", ")) };
                 self.effort = Some(value.as_str().and_then(Effort::from_name).ok_or_else(expected)?);
+            }
+            "hooks" => {
+                let (hooks, unknown) = own_hooks(field)?;
+                self.hooks = hooks;
+                let warn = |key| Warning { line, what: format!("unknown key `hooks.{key}`") };
+                self.warnings.extend(unknown.into_iter().map(warn));
             }
             // Isolation is never ignored: an agent without it would write where others work.
             "isolation" => {
@@ -272,6 +282,28 @@ fn names(field: &Field) -> Result<Vec<String>, Wrong> {
         return wrong(field.line, format!("`{key}` holds an empty name"));
     }
     Ok(list)
+}
+
+/// The hooks, and the keys in them that are none.
+fn own_hooks(field: &Field) -> Result<(HookSettings, Vec<String>), Wrong> {
+    let no_object = |key: &str| Wrong { line: field.line, why: format!("`{key}` must be a map of keys") };
+    // serde would take a list for an object.
+    let events = field.value.as_object().ok_or_else(|| no_object("hooks"))?;
+    for (event, groups) in events {
+        let groups = groups.as_array().into_iter().flatten();
+        let inner = groups.clone().filter_map(|group| group.get("hooks")?.as_array()).flatten();
+        if groups.chain(inner).any(|value| !value.is_object()) {
+            return Err(no_object(&format!("hooks.{event}[]")));
+        }
+    }
+    let mut unknown = Vec::new();
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(&field.value, &mut track);
+    let read = serde_ignored::deserialize(tracked, |path| unknown.push(path.to_string()));
+    let hooks: HookSettings =
+        read.map_err(|error| Wrong { line: field.line, why: format!("`hooks.{}`: {error}", track.path()) })?;
+    hooks::check(&hooks).map_err(|why| Wrong { line: field.line, why: format!("`hooks`: {why}") })?;
+    Ok((hooks, unknown))
 }
 
 /// The value of `mcpServers`: names of configured servers and servers that the definition brings, as a

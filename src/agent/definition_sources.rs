@@ -6,7 +6,9 @@
 
 use super::definition_file;
 use super::definitions::main_agent;
+use super::hooks;
 use crate::wire::definition::{AgentDefinition, ToolChoice};
+use crate::wire::hooks::HookSettings;
 use crate::wire::permission::PermissionMode;
 use crate::wire::settings::Effort;
 use serde::Deserialize;
@@ -166,10 +168,15 @@ struct Given {
     effort: Option<Effort>,
     #[serde(default, alias = "omitClaudeMd")]
     omit_instructions: bool,
+    #[serde(default)]
+    hooks: HookSettings,
 }
 
 fn from_json(text: &str) -> Result<Vec<AgentDefinition>, String> {
     let all: BTreeMap<String, Given> = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    for (name, given) in &all {
+        hooks::check(&given.hooks).map_err(|why| format!("{name}.hooks.{why}"))?;
+    }
     let define = |(name, given): (String, Given)| {
         let mcp_servers = given.mcp_servers.as_ref().map(definition_file::mcp_servers).transpose();
         Ok(AgentDefinition {
@@ -183,6 +190,7 @@ fn from_json(text: &str) -> Result<Vec<AgentDefinition>, String> {
             max_turns: given.max_turns,
             effort: given.effort,
             omit_instructions: given.omit_instructions,
+            hooks: given.hooks,
             system_prompt: given.prompt,
             ..main_agent()
         })

@@ -1,6 +1,7 @@
 //! The kinds of agents that can be started. Built in: `general-purpose`, `Explore` and `Plan`.
 
 use crate::wire::definition::{AgentDefinition, ToolChoice};
+use crate::wire::hooks::HookSettings;
 
 /// What the main agent runs.
 pub const MAIN: &str = "main";
@@ -71,6 +72,7 @@ pub fn main_agent() -> AgentDefinition {
         effort: None,
         one_shot: false,
         omit_instructions: false,
+        hooks: HookSettings::default(),
         system_prompt: include_str!("prompts/main.md").to_owned(),
     }
 }

@@ -16,6 +16,8 @@ pub mod disk;
 pub mod events;
 pub mod first;
 pub mod fork;
+pub mod gates;
+pub mod hooks;
 pub mod instructions;
 pub mod kept;
 pub mod life;

@@ -1,12 +1,15 @@
 //! One tool call from the model's wish to its result (spec §3).
 //!
-//! In this order: known tool, not cancelled, input matches the schema, gates, permission, run, gates,
+//! In this order: known tool, not cancelled, input matches the schema, hooks, permission, run, hooks,
 //! cap. Every way out is a `tool_result`; whatever goes wrong is an error text a model can act on.
+
+mod gated;
 
 use super::core::AgentCore;
 use super::events::AgentEvent;
 use super::fork::guard;
-use super::ports::{Answer, AskRequest, GateVerdict};
+use super::gates::GateCall;
+use super::ports::{Answer, AskRequest};
 use super::resolve::resolve_access;
 use super::tally::Denial;
 use super::todos;
@@ -21,6 +24,7 @@ use crate::wire::limits::TOOL_RESULT_CHARS;
 use crate::wire::permission::{Behavior, Decision, Scope, Suggestion};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
+use gated::{Gated, Halt};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::path::PathBuf;
@@ -33,28 +37,30 @@ pub const CANCELLED: &str = "The call was cancelled before it was done; it may h
                              Do not repeat it unless you are asked to.";
 
 /// Runs the calls of one assistant message: safe neighbours together, the others alone. One
-/// `tool_result` a call, in the order of the calls.
+/// `tool_result` a call, in the order of the calls. The second value says why a hook wants the agent to
+/// stop; the calls after that one were not run.
 pub async fn run_calls(
     core: &Arc<AgentCore>,
     tools: &ToolSet,
     calls: Vec<ToolUse>,
     cancel: &CancellationToken,
-) -> Vec<Block> {
+) -> (Vec<Block>, Option<String>) {
+    let halt = Halt::new();
     let places = Arc::new(Semaphore::new(core.runtime.tool_concurrency.max(1)));
     let mut results = Vec::with_capacity(calls.len());
     let mut calls = calls.into_iter().peekable();
     while let Some(call) = calls.next() {
         if !is_safe(tools, &call) {
-            results.push(run_call(core, tools, call, cancel).await);
+            results.push(run_call(core, tools, call, cancel, &halt).await);
             continue;
         }
         let mut together = FuturesOrdered::new();
         let mut next = Some(call);
         while let Some(call) = next {
-            let places = Arc::clone(&places);
+            let (places, halt) = (Arc::clone(&places), &halt);
             together.push_back(async move {
                 let _place = places.acquire().await;
-                run_call(core, tools, call, cancel).await
+                run_call(core, tools, call, cancel, halt).await
             });
             next = calls.next_if(|call| is_safe(tools, call));
         }
@@ -62,7 +68,7 @@ pub async fn run_calls(
             results.push(result);
         }
     }
-    results
+    (results, halt.into_inner())
 }
 
 fn is_safe(tools: &ToolSet, call: &ToolUse) -> bool {
@@ -75,6 +81,7 @@ async fn run_call(
     tools: &ToolSet,
     call: ToolUse,
     cancel: &CancellationToken,
+    halt: &Halt,
 ) -> Block {
     let id = call.id.clone();
     let output = match tools.get(&call.name) {
@@ -85,9 +92,9 @@ async fn run_call(
             }),
         ),
         Some(_) if cancel.is_cancelled() => ToolOutput::error(CANCELLED),
-        Some(tool) => match checked(core, tool, &call, cancel).await {
-            Ok(output) => output,
-            Err(refusal) => refusal,
+        Some(tool) => match halt.get() {
+            Some(why) => gated::halted(why),
+            None => checked(core, tool, &call, cancel, halt).await.unwrap_or_else(|refusal| refusal),
         },
     };
     let output = cap::cap(output, TOOL_RESULT_CHARS, &core.permissions.own_output, &id).await;
@@ -118,6 +125,7 @@ async fn checked(
     tool: &Arc<dyn Tool>,
     call: &ToolUse,
     cancel: &CancellationToken,
+    halt: &Halt,
 ) -> Result<ToolOutput, ToolOutput> {
     if let Some(text) = &call.malformed {
         return Err(ToolOutput::error(format!(
@@ -129,22 +137,13 @@ async fn checked(
     if let Some(why) = guard::refusal(&core.context, &call.name) {
         return Err(ToolOutput::error(why));
     }
-    let mut raw: Arc<RawValue> = call.input.clone().into();
-    let mut input = parsed(tool, &raw)?;
-    let mut skip_ask = false;
-    match core.runtime.gates.before(&core.context, &call.name, &raw).await {
-        GateVerdict::Pass => {}
-        GateVerdict::Allow => skip_ask = true,
-        GateVerdict::Block(why) => {
-            deny(core, call, &input, &why, false);
-            return Err(ToolOutput::error(format!("A hook refused this call: {why}")));
-        }
-    }
+    let Gated { mut raw, mut input, verdict, context: mut more } =
+        gated::before(core, tool, call, cancel, halt).await?;
     let access = resolve_access(&core.runtime.disk, tool.access(&input, &core.context.cwd)).await;
     let summary = access.summary.clone();
     let mut approved = access.target.paths().to_vec();
     let mut note = None;
-    match core.permissions.decide(&access) {
+    match gated::weighed(core.permissions.decide(&access), &verdict, core.permissions.mode()) {
         Verdict::Allow { .. } => {}
         Verdict::Deny { why } => {
             deny(core, call, &input, &why, false);
@@ -153,9 +152,8 @@ async fn checked(
                  what you would need."
             )));
         }
-        Verdict::Ask { .. } if skip_ask => {}
         Verdict::Ask { rule, suggestions } => {
-            let ask = AskRequest {
+            let mut ask = AskRequest {
                 context: Arc::clone(&core.context),
                 tool_use_id: call.id.clone(),
                 tool: call.name.clone(),
@@ -163,7 +161,9 @@ async fn checked(
                 access,
                 rule,
                 suggestions: suggestions.clone(),
+                hook: None,
             };
+            gated::request(core, &mut ask, cancel).await;
             let granted = asked(core, call, &input, ask, suggestions, cancel).await?;
             note = granted.note;
             if let Some(changed) = granted.input {
@@ -178,14 +178,10 @@ async fn checked(
     let context = tool_context(core, &call.id, approved, cancel);
     let call_input = ToolCall { id: call.id.clone(), raw: Arc::clone(&raw), input };
     let mut output = tool.run(call_input, &context).await;
-    let text = match &output.content {
-        ToolContent::Text(text) => text.as_str(),
-        ToolContent::Blocks(_) => "",
-    };
-    let more = core.runtime.gates.after(&core.context, &call.name, &raw, text).await;
-    for addition in
-        [more, note.map(|n| format!("The person who allowed this call adds: {n}"))].into_iter().flatten()
-    {
+    let ran = GateCall { tool: &call.name, input: &raw, id: &call.id };
+    more.extend(gated::after(core, ran, &output, cancel, halt).await);
+    more.extend(note.map(|n| format!("The person who allowed this call adds: {n}")));
+    for addition in more {
         append(&mut output, &addition);
     }
     Ok(output)

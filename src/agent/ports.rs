@@ -102,6 +102,31 @@ pub struct AskRequest {
     pub rule: String,
     /// What "always" could mean.
     pub suggestions: Vec<Suggestion>,
+    /// What the hooks of this process have decided already.
+    pub hook: Option<HookWord>,
+}
+
+/// What a `PermissionRequest` hook decided.
+#[derive(Debug, Clone)]
+pub struct HookWord {
+    /// Yes or no.
+    pub decision: Decision,
+    /// Why not.
+    pub note: Option<String>,
+    /// The input to run with instead.
+    pub updated_input: Option<Box<RawValue>>,
+}
+
+/// Who answers a hook's decision in the records.
+pub const HOOK: &str = "hook";
+
+/// Where asks of a process are decided, which is where their hooks run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskPlace {
+    /// In this process, or nowhere, since nobody is there to be asked.
+    Here,
+    /// In the leader's.
+    Elsewhere,
 }
 
 /// What became of an ask.
@@ -132,58 +157,13 @@ pub enum Answer {
 pub trait PermissionBroker: Send + Sync {
     /// Waits for the answer: as long as a person takes, unless cancelled.
     fn decide<'a>(&'a self, ask: AskRequest, cancel: &'a CancellationToken) -> BoxFuture<'a, Answer>;
+
+    /// Where that happens.
+    fn place(&self) -> AskPlace;
 }
 
 /// Tells that something others write to may have changed. A hint: look to know.
 pub trait Changes: Send + Sync {
     /// Resolves at the next change after this call, or when it is time to look anyway.
     fn changed(&self) -> BoxFuture<'static, ()>;
-}
-
-/// What a gate says before a call.
-#[derive(Debug, Clone)]
-pub enum GateVerdict {
-    /// Go on to the permission check.
-    Pass,
-    /// Skip the dialog; rules that deny still do.
-    Allow,
-    /// Refuse, with the reason.
-    Block(String),
-}
-
-/// Checks around every tool call that stand outside the program (hooks).
-pub trait Gates: Send + Sync {
-    /// Before the permission check.
-    fn before<'a>(
-        &'a self,
-        agent: &'a AgentContext,
-        tool: &'a str,
-        input: &'a RawValue,
-    ) -> BoxFuture<'a, GateVerdict>;
-    /// After the run; a returned text is added to the result.
-    fn after<'a>(
-        &'a self,
-        agent: &'a AgentContext,
-        tool: &'a str,
-        input: &'a RawValue,
-        result: &'a str,
-    ) -> BoxFuture<'a, Option<String>>;
-}
-
-/// No checks.
-pub struct OpenGates;
-
-impl Gates for OpenGates {
-    fn before<'a>(&'a self, _: &'a AgentContext, _: &'a str, _: &'a RawValue) -> BoxFuture<'a, GateVerdict> {
-        Box::pin(async { GateVerdict::Pass })
-    }
-    fn after<'a>(
-        &'a self,
-        _: &'a AgentContext,
-        _: &'a str,
-        _: &'a RawValue,
-        _: &'a str,
-    ) -> BoxFuture<'a, Option<String>> {
-        Box::pin(async { None })
-    }
 }

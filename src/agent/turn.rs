@@ -5,6 +5,9 @@
 //! without its result.
 
 mod forking;
+mod gated;
+
+pub use gated::SENT_ON;
 
 use super::budget::LimitReached;
 use super::context_size;
@@ -40,8 +43,10 @@ const OLD_ANCHORS: usize = 2;
 /// What a turn starts with.
 #[derive(Debug, Clone)]
 pub enum TurnInput {
-    /// The user's or the spawner's words.
+    /// The spawner's words, with all that belongs to them.
     Prompt(Vec<Block>),
+    /// The user's words, as they were said.
+    Said(String),
     /// Whatever mail waits.
     Mail,
     /// What the history ends with.
@@ -76,6 +81,12 @@ pub enum TurnError {
     /// A budget of the session is used up; no further request was begun.
     #[error(transparent)]
     Limit(#[from] LimitReached),
+    /// A hook did not let the turn begin.
+    #[error("a hook refused it: {0}")]
+    Refused(String),
+    /// A hook ended the work.
+    #[error("a hook stopped the work: {0}")]
+    Halted(String),
 }
 
 impl From<LimitError> for TurnError {
@@ -130,6 +141,10 @@ pub struct Agent {
     pub(super) anchors: Vec<Anchor>,
     delivered: HashSet<MessageId>,
     branch: String,
+    /// What hooks have said and the model has not been told.
+    context: Vec<Block>,
+    /// Whether hooks know that this subagent begins.
+    announced: bool,
     max_rounds: Option<u32>,
     rounds: u32,
     pub(super) usage: Usage,
@@ -185,6 +200,8 @@ impl Agent {
             anchors,
             delivered,
             branch,
+            context: Vec::new(),
+            announced: false,
             max_rounds,
             rounds: 0,
             usage,
@@ -277,9 +294,16 @@ impl Agent {
         cancel: &CancellationToken,
         end: &mut TurnEnd,
     ) -> Result<TurnStatus, TurnError> {
-        if let TurnInput::Prompt(blocks) = input {
+        let blocks = match input {
+            TurnInput::Prompt(blocks) => Some(blocks),
+            TurnInput::Said(text) => Some(self.submitted(&text, cancel).await?),
+            TurnInput::Mail | TurnInput::Continue => None,
+        };
+        if let Some(blocks) = blocks {
+            let blocks = self.begun(blocks, cancel).await?;
             self.record(ChatMessage::user(blocks), None).await?;
         }
+        let mut sent_on = 0;
         let mut paused = false;
         loop {
             // Before the mail is looked at: what is left unread starts the next turn.
@@ -289,7 +313,7 @@ impl Agent {
             // The same: mail that no request would follow stays unread.
             self.core.runtime.budget.admit().await?;
             if !paused {
-                end.owes_answer |= self.deliver_mail().await?;
+                end.owes_answer |= self.deliver_mail(cancel).await?;
                 if self.history.last().is_none_or(|m| m.role == Role::Assistant) {
                     // Nothing to answer: the mail that woke us was recorded in an earlier run.
                     return Ok(TurnStatus::Completed);
@@ -310,6 +334,7 @@ impl Agent {
             match round {
                 Round::Goes(calls) => end.tool_uses += calls,
                 Round::Paused => {}
+                Round::Done if self.sent_on(end, sent_on, cancel).await? => sent_on += 1,
                 Round::Done => return Ok(TurnStatus::Completed),
             }
         }
@@ -403,7 +428,8 @@ impl Agent {
         let count = u32::try_from(calls.len()).unwrap_or(u32::MAX);
         let core = Arc::clone(&self.core);
         let open = line.and_then(|line| self.open_fork_point(&core, &calls, line));
-        let results = ChatMessage::user(pipeline::run_calls(&core, &self.tools, calls, cancel).await);
+        let (results, halted) = pipeline::run_calls(&core, &self.tools, calls, cancel).await;
+        let results = ChatMessage::user(results);
         drop(open);
         if let Err(error) = self.record(results.clone(), None).await {
             // The calls have run: without their results the history would be refused from here on. On
@@ -411,12 +437,12 @@ impl Agent {
             Arc::make_mut(&mut self.history).push(results);
             return Err(error.into());
         }
-        Ok(Round::Goes(count))
+        halted.map_or(Ok(Round::Goes(count)), |why| Err(TurnError::Halted(why)))
     }
 
     /// Puts waiting mail at the end of the history: on disk first, then acknowledged.
     /// True when there was some.
-    async fn deliver_mail(&mut self) -> Result<bool, TurnError> {
+    async fn deliver_mail(&mut self, cancel: &CancellationToken) -> Result<bool, TurnError> {
         let Some(mailbox) = self.mailbox.clone() else { return Ok(false) };
         let claimed = match mailbox.claim(MAIL_AT_ONCE).await {
             Ok(claimed) => claimed,
@@ -429,10 +455,13 @@ impl Agent {
             return Ok(false);
         }
         let ids: Vec<MessageId> = claimed.iter().map(|c| c.id.clone()).collect();
-        let new: Vec<Claimed> = claimed.into_iter().filter(|c| !self.delivered.contains(&c.id)).collect();
+        let mut new: Vec<Claimed> = claimed.into_iter().filter(|c| !self.delivered.contains(&c.id)).collect();
         let any = !new.is_empty();
         if any {
-            let message = ChatMessage::user(mail::render(&new));
+            self.heard(&mut new, cancel).await;
+            let mut blocks = mail::render(&new);
+            blocks.extend(self.take_context());
+            let message = ChatMessage::user(blocks);
             let new_ids: Vec<MessageId> = new.iter().map(|c| c.id.clone()).collect();
             let lines = vec![NewLine::delivered(new_ids.clone()), NewLine::message(&message, None)];
             let uuids = self.transcript.append(lines).await?;

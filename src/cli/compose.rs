@@ -17,10 +17,11 @@ use crate::agent::definition_sources::{Discovery, discover};
 use crate::agent::definitions::{self, Definitions};
 use crate::agent::events::{Fan, Observer};
 use crate::agent::first::Known;
+use crate::agent::hooks::Hooks;
 use crate::agent::kept::KeptSources;
 use crate::agent::limits::Slots;
 use crate::agent::permissions::Permissions;
-use crate::agent::ports::{Mailbox, OpenGates, PermissionBroker};
+use crate::agent::ports::{Mailbox, PermissionBroker};
 use crate::agent::runtime::{Model, ModelSource, Runtime};
 use crate::agent::tally::Tally;
 use crate::exec::in_process::InProcessExecutor;
@@ -39,6 +40,7 @@ use crate::policy::rule;
 use crate::store::error::StoreError;
 use crate::store::roster::Roster;
 use crate::store::{clock, lock, run};
+use crate::team::ask_hooks::AskHooks;
 use crate::team::backoff::TeamGate;
 use crate::team::bubble::FileBroker;
 use crate::team::budget::{self, LimitLog};
@@ -171,6 +173,8 @@ pub struct Session {
     pub taken_over: Vec<String>,
     /// What had been used before this run.
     pub before: Before,
+    /// What hooks have seen of the asks.
+    pub ask_hooks: Arc<AskHooks>,
     /// True when the resumed conversation ends with something the model has not answered.
     pub unanswered: bool,
     backends: BackendRegistry,
@@ -248,12 +252,13 @@ fn make_runtime(
         recorded: OnceLock::new(),
         must_be_priced: settings.limits.max_cost.map(|_| PriceTable::new(&settings.prices)),
     };
+    let environment = Arc::new(setup.environment.for_tools(&settings.env, team.name.as_str()));
     Ok(Arc::new(Runtime {
         paths: setup.paths.clone(),
         disk: setup.disk.clone(),
         models: Arc::new(models),
         observer,
-        gates: Arc::new(OpenGates),
+        gates: Arc::new(Hooks::new(settings.hooks.clone(), Arc::clone(&environment))),
         toolkit: kit,
         mcp,
         definitions,
@@ -543,6 +548,7 @@ async fn assemble(
     spent::check_before(setup, &before)?;
     reporter.set_state(AgentState::Idle).await?;
     drop(spawn_in(&context, Arc::clone(&reporter).flush(stop.clone())));
+    let ask_hooks = AskHooks::start(team.clone(), Arc::clone(built.agent.core()), stop.clone());
     let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, &stop);
     let mut warnings = setup.loaded.warnings.clone();
     warnings.extend(trust::warning(&setup.cwd, &setup.withheld()));
@@ -561,6 +567,7 @@ async fn assemble(
         warnings,
         taken_over,
         before,
+        ask_hooks,
         unanswered,
         backends: registry,
         stop,

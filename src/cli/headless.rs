@@ -16,7 +16,7 @@ use super::view;
 use crate::agent::budget::LimitReached;
 use crate::agent::context::{AgentContext, spawn_in};
 use crate::agent::events::{AgentEvent, Observer};
-use crate::agent::first::user_message;
+use crate::agent::gates::{SessionEnding, SessionSource};
 use crate::agent::turn::{TurnEnd, TurnError, TurnInput, TurnStatus};
 use crate::store::{asks, clock};
 use crate::team::bubble::NOBODY;
@@ -124,6 +124,9 @@ pub async fn answer(
             feed::follow(team, from, end, |event| lines.team_event(event, &id)).await
         })
     });
+    let source = if resume.is_some() { SessionSource::Resume } else { SessionSource::Startup };
+    let begins = session.lead.agent.session_starts(source, &cancel);
+    signals::cancelling(begins, &cancel, &mut signals).await;
     let mut run = Run { rounds: 0, text: String::new(), last: None, interrupted: false };
     let outcome = run.until_quiet(setup, &mut session, prompt, &cancel, &mut signals).await;
     let mut result = run.result(&session, started, &since).await;
@@ -134,6 +137,9 @@ pub async fn answer(
         let hint = "look at the disk and at `festoon ps --all`";
         result.trouble(CliError::new(ExitKind::Failed, "team", first, hint));
     }
+    let last = CancellationToken::new();
+    let ending = if run.interrupted { SessionEnding::Signal } else { SessionEnding::Done };
+    signals::cancelling(session.lead.agent.session_ends(ending, &last), &last, &mut signals).await;
     for trouble in session.finish(setup.shared.keep_team).await {
         out::warning(trouble);
     }
@@ -257,7 +263,7 @@ impl Run {
         cancel: &CancellationToken,
         signals: &mut mpsc::UnboundedReceiver<Signalled>,
     ) -> Result<(), CliError> {
-        let mut input = TurnInput::Prompt(user_message(&session.lead.agent, prompt).await);
+        let mut input = TurnInput::Said(prompt.to_owned());
         let mut deadline = None;
         loop {
             let end = {
@@ -394,7 +400,11 @@ impl Run {
 fn partial(error: &TurnError) -> Option<String> {
     match error {
         TurnError::Model(error) => Some(error.partial.clone()).filter(|text| !text.trim().is_empty()),
-        TurnError::Store(_) | TurnError::Stopped(_) | TurnError::Limit(_) => None,
+        TurnError::Store(_)
+        | TurnError::Stopped(_)
+        | TurnError::Limit(_)
+        | TurnError::Refused(_)
+        | TurnError::Halted(_) => None,
     }
 }
 
@@ -408,6 +418,12 @@ pub fn turn_error(error: &TurnError) -> CliError {
         TurnError::Model(error) => error.into(),
         TurnError::Store(error) => CliError { exit: ExitKind::Failed, report: error.report() },
         TurnError::Limit(limit) => limit_error(limit),
+        TurnError::Refused(_) | TurnError::Halted(_) => CliError::new(
+            ExitKind::Failed,
+            "hook",
+            error.to_string(),
+            "`festoon doctor` counts the hooks in force; docs/guide/hooks.md says what they may do",
+        ),
         TurnError::Stopped(why) => CliError::new(
             ExitKind::Failed,
             "stopped",

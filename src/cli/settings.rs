@@ -8,6 +8,7 @@ pub mod schema;
 
 use super::error::CliError;
 use super::trust::{Trust, Withheld};
+use crate::agent::hooks;
 use crate::store::atomic;
 use crate::store::paths::Paths;
 use crate::wire::error::ExitKind;
@@ -89,7 +90,8 @@ fn take(
     trust: Trust,
 ) -> Result<(), CliError> {
     let text = text.trim_start_matches('\u{feff}');
-    check(name, text, &mut loaded.warnings)?;
+    let known = check(name, text, &mut loaded.warnings)?;
+    hooks::check(&known.hooks).map_err(|why| wrong(name, &format!("hooks.{why}")))?;
     let mut map: Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(name, &e.to_string()))?;
     if trust == Trust::None {
         loaded.withheld.extend(guard::restrict(name, &mut map));
@@ -105,25 +107,39 @@ fn take(
     if let Some(Value::Object(servers)) = map.remove("mcpServers") {
         loaded.mcp.push(GivenServers { origin: name.to_owned(), source, servers });
     }
+    if let Some(Value::Object(hooks)) = map.remove("hooks") {
+        add_hooks(merged, hooks);
+    }
     merge(merged, map);
     Ok(())
 }
 
-fn check(name: &str, text: &str, warnings: &mut Vec<String>) -> Result<(), CliError> {
+/// Hooks of all files run; nearer ones come later.
+fn add_hooks(merged: &mut Map<String, Value>, hooks: Map<String, Value>) {
+    let all = merged.entry("hooks").or_insert_with(|| Value::Object(Map::new()));
+    for (event, groups) in hooks {
+        match (all.get_mut(&event), groups) {
+            (Some(Value::Array(known)), Value::Array(more)) => known.extend(more),
+            (_, groups) => all[event] = groups,
+        }
+    }
+}
+
+fn check(name: &str, text: &str, warnings: &mut Vec<String>) -> Result<Settings, CliError> {
     must_be_objects(name, text)?;
     let mut track = serde_path_to_error::Track::new();
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let tracked = serde_path_to_error::Deserializer::new(&mut deserializer, &mut track);
     let mut unknown = Vec::new();
     let read = serde_ignored::deserialize(tracked, |path| unknown.push(path.to_string()));
-    let _: Settings = read.map_err(|e| {
+    let known: Settings = read.map_err(|e| {
         let key = track.path().to_string();
         let place = if key == "." { String::new() } else { format!("{key}: ") };
         wrong(name, &format!("{place}{e}"))
     })?;
     deserializer.end().map_err(|e| wrong(name, &e.to_string()))?;
     warnings.extend(unknown.into_iter().map(|key| format!("{name}: unknown key {key} is ignored")));
-    Ok(())
+    Ok(known)
 }
 
 /// Refuses a list or a plain value in the place of an object; serde would take a list for one.

@@ -1,8 +1,10 @@
 //! Signals as tokens: INT, TERM and HUP ask for an end in order.
 
+use std::future::Future;
 use std::io;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// What was signalled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,4 +36,20 @@ pub fn listen() -> io::Result<mpsc::UnboundedReceiver<Signalled>> {
         }));
     }
     Ok(signals)
+}
+
+/// Does some work to its end; a signal cancels it.
+pub async fn cancelling<T>(
+    work: impl Future<Output = T>,
+    cancel: &CancellationToken,
+    signals: &mut mpsc::UnboundedReceiver<Signalled>,
+) -> T {
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            Some(_) = signals.recv() => cancel.cancel(),
+        }
+    }
 }

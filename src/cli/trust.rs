@@ -10,6 +10,7 @@ use crate::agent::definition_sources::{Discovery, Found, Source};
 use crate::store::paths::Paths;
 use crate::store::trust;
 use crate::wire::definition::AgentDefinition;
+use crate::wire::hooks::{HookCommand, HookEvent};
 use crate::wire::mcp::McpChoice;
 use crate::wire::worker::WorkerSpec;
 use serde_json::{Map, Value};
@@ -79,7 +80,12 @@ fn brought(definition: &AgentDefinition) -> Vec<(&'static str, Vec<String>)> {
         McpChoice::Named(_) => None,
     };
     let servers: Map<String, Value> = definition.mcp_servers.iter().flatten().filter_map(brought).collect();
-    if servers.is_empty() { Vec::new() } else { vec![("mcpServers", shown_servers(&Value::Object(servers)))] }
+    let runs = |(event, hook): (HookEvent, &HookCommand)| {
+        cut(&format!("at {} runs: {}", event.as_str(), hook.command))
+    };
+    let hooks: Vec<String> = definition.hooks.commands().map(runs).collect();
+    let brought = [("hooks", hooks), ("mcpServers", shown_servers(&Value::Object(servers)))];
+    brought.into_iter().filter(|(_, shows)| !shows.is_empty()).collect()
 }
 
 fn withheld_definition(found: &Found) -> Withheld {

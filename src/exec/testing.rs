@@ -40,6 +40,7 @@ pub(crate) fn spec(name: &str, team: &str, cwd: &Path) -> WorkerSpec {
             effort: None,
             one_shot: false,
             omit_instructions: false,
+            hooks: crate::wire::hooks::HookSettings::default(),
             system_prompt: String::new(),
         },
         model: "scripted:none".to_owned(),

@@ -12,6 +12,7 @@ use crate::wire::ids::{AgentName, AskId};
 use crate::wire::mail::{Draft, Wake};
 use crate::wire::permission::{Behavior, Decision, Scope};
 use serde_json::json;
+use serde_json::value::RawValue;
 use std::path::PathBuf;
 
 /// What a person said.
@@ -45,6 +46,16 @@ pub enum Answered {
 
 /// Answers an ask. The first decision counts; later ones are told so.
 pub async fn answer(team: &Team, id: &AskId, word: Word) -> Result<Answered, StoreError> {
+    answer_with(team, id, word, None).await
+}
+
+/// The same with an input that the call is to run with instead of its own.
+pub async fn answer_with(
+    team: &Team,
+    id: &AskId,
+    word: Word,
+    updated_input: Option<Box<RawValue>>,
+) -> Result<Answered, StoreError> {
     let (paths, wanted) = (team.paths.clone(), id.clone());
     let file = paths.ask(id);
     let found = team.disk.run(&file, move || asks::find(&paths, &wanted)).await?;
@@ -57,7 +68,7 @@ pub async fn answer(team: &Team, id: &AskId, word: Word) -> Result<Answered, Sto
         decision: word.decision,
         scope: word.scope,
         note: word.note.clone(),
-        updated_input: None,
+        updated_input: updated_input.clone(),
         by: word.by.clone(),
         at: clock::now(),
         sig: String::new(),
@@ -78,7 +89,7 @@ pub async fn answer(team: &Team, id: &AskId, word: Word) -> Result<Answered, Sto
     let fields = json!({ "askId": id, "decision": word.decision, "scope": word.scope, "by": word.by,
                          "agentId": ask.agent_id, "note": word.note });
     team.log(EventKind::Decision, &ask.reply_to, ask.incarnation, fields).await;
-    warnings.extend(tell(team, &ask, &word).await.err());
+    warnings.extend(tell(team, &ask, &word, updated_input).await.err());
     Ok(Answered::Counts { ask: Box::new(ask), warnings })
 }
 
@@ -91,12 +102,17 @@ async fn remember(team: &Team, ask: &Ask) -> Result<(), StoreError> {
     team.disk.run(&shown, move || project_rules::allow(&cwd, &rules)).await
 }
 
-async fn tell(team: &Team, ask: &Ask, word: &Word) -> Result<(), String> {
+async fn tell(
+    team: &Team,
+    ask: &Ask,
+    word: &Word,
+    updated_input: Option<Box<RawValue>>,
+) -> Result<(), String> {
     let response = PermissionResponse {
         ask_id: ask.id.clone(),
         decision: word.decision,
         scope: word.scope,
-        updated_input: None,
+        updated_input,
         note: word.note.clone(),
         by: word.by.clone(),
     };

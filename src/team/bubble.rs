@@ -5,14 +5,17 @@
 
 use super::context::Team;
 use super::wake::{Signal, Topic};
-use crate::agent::ports::{Answer, AskRequest, BoxFuture, Mailbox, PermissionBroker};
+use crate::agent::ports::{
+    Answer, AskPlace, AskRequest, BoxFuture, HOOK, HookWord, Mailbox, PermissionBroker,
+};
 use crate::store::error::StoreError;
 use crate::store::{asks, clock};
-use crate::wire::ask::{Ask, AskKind, Closed};
+use crate::wire::ask::{Ask, AskKind, Closed, DecisionRecord};
 use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, PermissionRequest};
 use crate::wire::ids::{AgentName, AskId};
 use crate::wire::mail::{Draft, Wake};
+use crate::wire::permission::Scope;
 use crate::wire::worker::AskPolicy;
 use serde_json::json;
 use std::sync::Arc;
@@ -40,6 +43,9 @@ impl FileBroker {
         let ask = make(&request);
         let id = ask.id.clone();
         let mut signal = self.team.hub.signal(Topic::Asks);
+        if let Some(word) = request.hook {
+            return self.decided(ask, word).await;
+        }
         if self.policy == AskPolicy::Deny {
             let closed = Closed { at: clock::now(), reason: NOBODY.to_owned() };
             self.store(Ask { closed: Some(closed), ..ask }).await?;
@@ -66,6 +72,42 @@ impl FileBroker {
                 Err(error)
             }
         }
+    }
+
+    /// Puts an ask on record that a hook has decided before anybody was asked.
+    async fn decided(&self, ask: Ask, word: HookWord) -> Result<Answer, StoreError> {
+        let record = DecisionRecord {
+            ask_id: ask.id.clone(),
+            decision: word.decision,
+            scope: Scope::Once,
+            note: word.note,
+            updated_input: word.updated_input,
+            by: HOOK.to_owned(),
+            at: clock::now(),
+            sig: String::new(),
+        };
+        let (agent, incarnation) = (ask.reply_to.clone(), ask.incarnation);
+        let fields = json!({ "askId": ask.id, "decision": record.decision, "scope": record.scope, "by": record.by,
+                             "agentId": ask.agent_id, "note": record.note });
+        let (paths, keys, file) =
+            (self.team.paths.clone(), self.team.keys.clone(), self.team.paths.ask(&ask.id));
+        let mut told = ask_fields(&ask);
+        told["decided"] = json!(HOOK);
+        let signed = record.clone();
+        let put = move || {
+            asks::create(&paths, &ask)?;
+            asks::decide(&paths, &keys, signed)
+        };
+        self.team.disk.run(&file, put).await?;
+        self.team.log(EventKind::Ask, &agent, incarnation, told).await;
+        self.team.log(EventKind::Decision, &agent, incarnation, fields).await;
+        Ok(Answer::Decided {
+            decision: record.decision,
+            scope: record.scope,
+            note: record.note,
+            updated_input: record.updated_input,
+            by: record.by,
+        })
     }
 
     /// Waits for the decision, the deadline, or the end of the call.
@@ -117,9 +159,7 @@ impl FileBroker {
     async fn store(&self, ask: Ask) -> Result<(), StoreError> {
         let agent = ask.reply_to.clone();
         let incarnation = ask.incarnation;
-        let fields = json!({ "askId": ask.id, "agentId": ask.agent_id, "tool": ask.tool,
-                             "summary": ask.description, "reason": ask.rule,
-                             "closed": ask.closed.as_ref().map(|c| c.reason.clone()) });
+        let fields = ask_fields(&ask);
         let paths = self.team.paths.clone();
         let file = paths.ask(&ask.id);
         self.team.disk.run(&file, move || asks::create(&paths, &ask)).await?;
@@ -166,6 +206,12 @@ impl FileBroker {
     }
 }
 
+/// What the event log says of an ask.
+fn ask_fields(ask: &Ask) -> serde_json::Value {
+    json!({ "askId": ask.id, "agentId": ask.agent_id, "tool": ask.tool, "summary": ask.description,
+            "reason": ask.rule, "closed": ask.closed.as_ref().map(|c| c.reason.clone()) })
+}
+
 fn make(request: &AskRequest) -> Ask {
     let context = &request.context;
     Ask {
@@ -190,5 +236,12 @@ fn make(request: &AskRequest) -> Ask {
 impl PermissionBroker for FileBroker {
     fn decide<'a>(&'a self, ask: AskRequest, cancel: &'a CancellationToken) -> BoxFuture<'a, Answer> {
         Box::pin(async move { self.ask(ask, cancel).await.unwrap_or_else(|e| Answer::Failed(e.to_string())) })
+    }
+
+    fn place(&self) -> AskPlace {
+        match (self.policy, &self.mail) {
+            (AskPolicy::Deny, _) | (AskPolicy::Wait | AskPolicy::WaitSeconds(_), None) => AskPlace::Here,
+            (AskPolicy::Wait | AskPolicy::WaitSeconds(_), Some(_)) => AskPlace::Elsewhere,
+        }
     }
 }

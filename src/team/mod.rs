@@ -1,6 +1,7 @@
 //! L4: many agents: mail, rosters, teammates' lives, asks that bubble, shutdown.
 
 pub mod answer;
+pub mod ask_hooks;
 pub mod backoff;
 pub mod bubble;
 pub mod budget;

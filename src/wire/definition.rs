@@ -1,5 +1,6 @@
 //! An agent definition: what kind of agent to run (contract §9).
 
+use super::hooks::HookSettings;
 use super::mcp::McpChoice;
 use super::permission::PermissionMode;
 use super::settings::Effort;
@@ -54,6 +55,9 @@ pub struct AgentDefinition {
     /// True: no instruction files and no git status in its context.
     #[serde(default)]
     pub omit_instructions: bool,
+    /// What runs when something happens to it, beside the hooks of the settings.
+    #[serde(default, skip_serializing_if = "HookSettings::is_empty")]
+    pub hooks: HookSettings,
     /// Its system prompt.
     pub system_prompt: String,
 }

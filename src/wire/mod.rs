@@ -14,6 +14,7 @@ pub mod error;
 pub mod event;
 pub mod fork;
 pub mod frame;
+pub mod hooks;
 pub mod ids;
 pub mod ledger;
 pub mod limits;

@@ -1,5 +1,6 @@
 //! Settings files (contract §14): every key is optional, every key here is read by something.
 
+use super::hooks::HookSettings;
 use super::limits::{MAX_AGENTS, MAX_AGENTS_TOTAL, MAX_DEPTH, TOOL_CONCURRENCY};
 use super::permission::PermissionMode;
 use schemars::JsonSchema;
@@ -18,6 +19,9 @@ pub struct Settings {
     pub providers: BTreeMap<String, ProviderSettings>,
     /// Rules and mode.
     pub permissions: PermissionSettings,
+    /// Commands that run when something happens.
+    #[serde(skip_serializing_if = "HookSettings::is_empty")]
+    pub hooks: HookSettings,
     /// Longest answer asked of a model, in tokens; `None` is what the list of models says.
     pub max_output_tokens: Option<u32>,
     /// How hard models think; `None` is their own default.

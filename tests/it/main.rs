@@ -11,6 +11,7 @@ mod crash;
 mod demo;
 mod disk;
 mod headless;
+mod hooks;
 mod limits;
 mod logs;
 mod mailbox;

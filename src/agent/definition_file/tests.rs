@@ -1,6 +1,7 @@
 //! Definition files, good and bad.
 
 use super::*;
+use crate::wire::hooks::{HookCommand, HookGroup, HookKind};
 use serde_json::json;
 
 fn parsed(text: &str) -> DefinitionFile {
@@ -25,6 +26,12 @@ omitClaudeMd: true
 mcpServers:
   a:
     command: b
+hooks:
+  PreToolUse:
+    - matcher: Bash|Edit
+      hooks: [{ type: command, command: ./check.sh, timeout: 5 }]
+      wobble: 1
+  NoEvent: []
 wibble:
   - 1
 color: blue
@@ -54,11 +61,30 @@ fn everything_a_file_can_say() {
             effort: Some(Effort::Low),
             one_shot: false,
             omit_instructions: true,
+            hooks: HookSettings {
+                pre_tool_use: vec![HookGroup {
+                    matcher: Some("Bash|Edit".to_owned()),
+                    hooks: vec![HookCommand {
+                        kind: HookKind::Command,
+                        command: "./check.sh".to_owned(),
+                        timeout: Some(5),
+                    }],
+                }],
+                ..HookSettings::default()
+            },
             system_prompt: "You write.\n\n---\nAnd more.".to_owned(),
         }
     );
     let warnings: Vec<(usize, &str)> = file.warnings.iter().map(|w| (w.line, w.what.as_str())).collect();
-    assert_eq!(warnings, [(15, "unknown key `wibble`"), (17, "`color` has no effect in this version"),]);
+    assert_eq!(
+        warnings,
+        [
+            (15, "unknown key `hooks.NoEvent`"),
+            (15, "unknown key `hooks.PreToolUse.0.wobble`"),
+            (21, "unknown key `wibble`"),
+            (23, "`color` has no effect in this version"),
+        ]
+    );
 }
 
 #[test]
@@ -114,6 +140,16 @@ fn a_bad_file_is_refused_with_line_and_reason() {
         (
             "---\nmcpServers: {a: b}\n---\nx",
             "a.md:2: `mcpServers`: a is the configuration of a server, not \"b\"",
+        ),
+        ("---\nhooks: [Stop]\n---\nx", "a.md:2: `hooks` must be a map of keys"),
+        ("---\nhooks: {Stop: [[x]]}\n---\nx", "a.md:2: `hooks.Stop[]` must be a map of keys"),
+        (
+            "---\nhooks: {Stop: 1}\n---\nx",
+            "a.md:2: `hooks.Stop`: invalid type: integer `1`, expected a sequence",
+        ),
+        (
+            "---\nhooks: {Stop: [{hooks: [{command: ''}]}]}\n---\nx",
+            "a.md:2: `hooks`: Stop[0].hooks[0].command: there is none",
         ),
         ("---\nisolation: worktree\n---\nx", "a.md:2: `isolation` is not part of this version; leave it out"),
         (

@@ -24,8 +24,10 @@ use crate::os::guard;
 use crate::store::watch::{Watcher, is_network_fs};
 use crate::team::registry::TmuxVersion;
 use crate::wire::error::ExitKind;
+use crate::wire::hooks::HookEvent;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -260,6 +262,7 @@ fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> (Vec<Check>, Option<(Load
         unread.map(|why| Check::problem("trust", why, "mend the file, or remove it: you are asked again")),
     );
     checks.extend(trusted(desk, cwd, trust, &loaded));
+    checks.push(hooks(desk, cwd, trust, &loaded));
     let options = ConnectOptions {
         env: desk.environment.all().clone(),
         providers: loaded.settings.providers.clone(),
@@ -299,6 +302,28 @@ fn trusted(desk: &Desk, cwd: &Path, trust: Trust, loaded: &Loaded) -> Option<Che
             "`festoon` at a terminal asks once; --trust takes it for one run",
         )),
     }
+}
+
+/// The hooks in force, by event.
+fn hooks(desk: &Desk, cwd: &Path, trust: Trust, loaded: &Loaded) -> Check {
+    let mut found = discover(&desk.paths.user_agents(), cwd, None);
+    drop(trust::restrict(&mut found, trust)); // said above
+    let own = found.definitions().iter().filter(|d| !d.hooks.is_empty()).count();
+    let mut by_event: BTreeMap<HookEvent, usize> = BTreeMap::new();
+    for (event, _) in loaded.settings.hooks.commands() {
+        *by_event.entry(event).or_default() += 1;
+    }
+    let all: usize = by_event.values().sum();
+    let counted: Vec<String> = by_event.iter().map(|(event, n)| format!("{} {n}", event.as_str())).collect();
+    let in_settings = match all {
+        0 => "none in the settings".to_owned(),
+        _ => format!("{all} in the settings ({})", counted.join(", ")),
+    };
+    let in_definitions = match own {
+        0 => String::new(),
+        _ => format!(", and those of {}", words::number(own, "definition")),
+    };
+    Check::ok("hooks", in_settings + &in_definitions)
 }
 
 async fn git(environment: &Environment, cwd: &Path) -> Check {

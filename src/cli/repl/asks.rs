@@ -11,6 +11,7 @@ use crate::cli::view::{LineSink, head, style_of_warning};
 use crate::os::terminal;
 use crate::store::asks::{self, OpenAsks};
 use crate::team::answer::{Answered, Word, answer};
+use crate::team::ask_hooks::AskHooks;
 use crate::team::context::Team;
 use crate::wire::ask::{Ask, DecisionRecord};
 use crate::wire::ids::{AskId, USER};
@@ -26,6 +27,7 @@ const TOO_QUICK: Duration = Duration::from_millis(700);
 pub struct Asks {
     team: Team,
     queue: Arc<OpenAsks>,
+    hooks: Arc<AskHooks>,
     open: Vec<Ask>,
     shown: Option<AskId>,
     mine: HashSet<AskId>,
@@ -63,10 +65,19 @@ fn parse(line: &str) -> Option<Typed> {
 }
 
 impl Asks {
-    /// The queue of a team.
-    pub fn new(team: Team) -> Self {
+    /// The queue of a team; what its hooks have not seen is not shown yet.
+    pub fn new(team: Team, hooks: Arc<AskHooks>) -> Self {
         let (open, mine) = (Vec::new(), HashSet::new());
-        Self { team, queue: Arc::default(), open, shown: None, mine, replaced: None, faces: Faces::default() }
+        Self {
+            team,
+            hooks,
+            queue: Arc::default(),
+            open,
+            shown: None,
+            mine,
+            replaced: None,
+            faces: Faces::default(),
+        }
     }
 
     /// Whether an ask is on the screen and waits for an answer.
@@ -79,8 +90,10 @@ impl Asks {
         let paths = self.team.paths.clone();
         let dir = paths.asks_dir();
         let (queue, before) = (Arc::clone(&self.queue), self.open.clone());
+        let hooks = Arc::clone(&self.hooks);
         let looked = move || {
-            let open = queue.look(&paths)?;
+            let mut open = queue.look(&paths)?;
+            open.retain(|ask| !hooks.holds(&ask.id));
             let gone = before.iter().filter(|ask| open.iter().all(|o| o.id != ask.id));
             let gone = gone.map(|ask| asks::find(&paths, &ask.id)).collect::<Result<Vec<_>, _>>()?;
             Ok((open, gone))

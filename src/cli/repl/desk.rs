@@ -97,7 +97,7 @@ impl Desk {
             console,
             signals,
             changes: team.hub.signal(Topic::Asks),
-            asks: Asks::new(team.clone()),
+            asks: Asks::new(team.clone(), Arc::clone(&session.ask_hooks)),
             runtime: Arc::clone(&session.runtime),
             core: Arc::clone(session.lead.agent.core()),
             supervisor: session.lead.supervisor.clone(),

@@ -26,7 +26,7 @@ use super::view::LineSink;
 use crate::agent::compact::Compacted;
 use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
-use crate::agent::first::user_message;
+use crate::agent::gates::{SessionEnding, SessionSource};
 use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
 use crate::os::guard;
 use crate::store::{self, clock};
@@ -42,6 +42,7 @@ use desk::{Desk, Lead, Step};
 use leave::{By, Leave, Teammates};
 use printer::Printer;
 use render::Render;
+use std::future::Future;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -76,6 +77,7 @@ pub async fn run(
     let asks = if console.kind == Kind::Piped { ask_policy(setup) } else { AskPolicy::Wait };
     let printer = console.printer.clone();
     let render: Arc<dyn Observer> = Arc::new(Render::new(printer.clone(), setup.shared.verbose));
+    let source = if resume.is_some() { SessionSource::Resume } else { SessionSource::Startup };
     let plan = LeadPlan {
         model,
         title: setup.title(),
@@ -92,7 +94,10 @@ pub async fn run(
     let mut repl = Repl { desk: Desk::new(console, signals, &session), failures: Vec::new() };
     repl.greet(&session);
     let mut session = session;
-    let leave = repl.until_left(&mut session, prompt).await;
+    let leave = match repl.begin(&mut session, source).await {
+        Some(leave) => leave,
+        None => repl.until_left(&mut session, prompt).await,
+    };
     repl.end(setup, session, leave, feeding, &over).await
 }
 
@@ -153,7 +158,7 @@ impl Repl {
     /// Turns and waiting, in turn.
     async fn until_left(&mut self, session: &mut Session, prompt: Option<String>) -> Leave {
         let mut next = match prompt {
-            Some(text) => Some(said(session, &text).await),
+            Some(text) => Some(TurnInput::Said(text)),
             // What a dead process left unanswered is answered first.
             None => session.unanswered.then_some(TurnInput::Continue),
         };
@@ -239,6 +244,16 @@ impl Repl {
         }
     }
 
+    /// The hooks at the start of the session.
+    async fn begin(&mut self, session: &mut Session, source: SessionSource) -> Option<Leave> {
+        let cancel = CancellationToken::new();
+        self.desk.set_lead(Lead::Working);
+        let begins = session.lead.agent.session_starts(source, &cancel);
+        let ((), leave) = self.meanwhile(begins, &cancel).await;
+        self.desk.set_lead(Lead::Idle);
+        leave
+    }
+
     fn ended(&mut self, end: &TurnEnd) {
         match &end.status {
             TurnStatus::Completed if end.cut => {
@@ -286,7 +301,7 @@ impl Repl {
                 happening = self.desk.next(Lead::Idle) => happening,
             };
             match self.desk.take(happening, Lead::Idle).await {
-                Ok(Step::Turn(text)) => return Waited::Turn(said(session, &text).await),
+                Ok(Step::Turn(text)) => return Waited::Turn(TurnInput::Said(text)),
                 Ok(Step::Leave(leave)) => return Waited::Leave(leave),
                 Ok(Step::Compact(focus)) => return Waited::Compact(focus),
                 Ok(Step::Go | Step::Interrupt) => {}
@@ -297,13 +312,17 @@ impl Repl {
 
     /// Ends in order: teammates, session, feed, terminal.
     async fn end(
-        self,
+        mut self,
         setup: &Setup,
         session: Session,
         leave: Leave,
         feeding: tokio::task::JoinHandle<()>,
         over: &CancellationToken,
     ) -> Result<Option<ExitKind>, CliError> {
+        let last = CancellationToken::new();
+        let ending = if leave.by == By::Signal { SessionEnding::Signal } else { SessionEnding::Exit };
+        // Whatever the person types now, they are leaving.
+        let _ = self.meanwhile(session.lead.agent.session_ends(ending, &last), &last).await;
         let denied = session.runtime.tally.denials().iter().any(|d| d.nobody_to_ask);
         let keep = leave.teammates == Teammates::Keep || setup.shared.keep_team;
         if !keep && !session.lead.supervisor.living().await.is_empty() {
@@ -334,9 +353,4 @@ enum Waited {
     Turn(TurnInput),
     Compact(Option<String>),
     Leave(Leave),
-}
-
-/// What the person said, as the start of a turn.
-async fn said(session: &Session, text: &str) -> TurnInput {
-    TurnInput::Prompt(user_message(&session.lead.agent, text).await)
 }
