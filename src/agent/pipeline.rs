@@ -5,6 +5,7 @@
 
 mod gated;
 
+use super::background::shells::ShellLauncher;
 use super::core::AgentCore;
 use super::events::AgentEvent;
 use super::fork::guard;
@@ -303,6 +304,7 @@ fn tool_context(
         cancel: cancel.child_token(),
         files: Arc::clone(&core.files),
         shells: Arc::clone(&core.shells),
+        background: Arc::new(ShellLauncher::new(Arc::clone(core), id)),
         environment: Arc::clone(&core.runtime.environment),
         closed: core.permissions.closed.clone().into(),
         approved: approved.into(),

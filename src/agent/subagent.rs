@@ -1,6 +1,7 @@
 //! A subagent: fresh history, own prompt, tools and permissions; its answer is the tool result.
 
 pub mod launch;
+pub mod resume;
 
 use super::build::{AgentPlan, Built, build};
 use super::context::{AgentContext, Tier};
@@ -65,7 +66,7 @@ enum Beside {
 }
 
 /// A subagent before it runs: nothing in it can be refused any more.
-struct Prepared {
+pub(super) struct Prepared {
     parent: Arc<AgentCore>,
     context: AgentContext,
     definition: AgentDefinition,

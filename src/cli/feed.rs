@@ -181,6 +181,8 @@ fn sent(kind: &str, to: &str, summary: &str, faces: &Faces) -> Option<String> {
         FrameType::IdleNotification => Some(format!("{dim}is idle:{dim:#} {}", head(summary))),
         kind if kind.is_control() || kind == FrameType::TeammateTerminated => None,
         FrameType::PermissionRequest | FrameType::PermissionResponse => None,
+        // Told by the process in which the task ran.
+        FrameType::TaskNotification => None,
         _ => {
             let style = style_of(faces.color(to));
             Some(format!(

@@ -81,6 +81,17 @@ pub fn lines(agent: &AgentContext, event: &AgentEvent, beside: Beside) -> Vec<St
             tokens(done.pre_tokens),
             tokens(done.post_tokens)
         )],
+        AgentEvent::TaskLaunched(task) if !task.kind.is_agent() => {
+            vec![format!(
+                "{dim}runs beside it:{dim:#} {} {dim}({}){dim:#}",
+                head(&task.description),
+                task.task_id
+            )]
+        }
+        AgentEvent::TaskEnded(task) => match &task.outcome {
+            Some(outcome) => vec![format!("{dim}·{dim:#} {}", head(&outcome.summary))],
+            None => Vec::new(),
+        },
         AgentEvent::Notice(text) => vec![format!("{warn}{}{warn:#}", head(text))],
         AgentEvent::TurnEnded(_) if agent.tier == Tier::Teammate && !told => {
             vec![format!("{dim}idle{dim:#}")]

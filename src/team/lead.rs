@@ -83,7 +83,7 @@ impl Lead {
                         members.answered(from, request_id, refused);
                     }
                     Control::Interrupt => interrupt.send_modify(|n| *n += 1),
-                    Control::Leave { .. } => {}
+                    Control::Leave { .. } | Control::StopTask(_) => {}
                 }
             }
         }));
@@ -229,7 +229,8 @@ impl Lead {
                 match run::load(&team.paths, &name) {
                     Ok(Some(record)) => {
                         let will_work = counts.waiting_turn > 0 && !held;
-                        picture.busy |= record.state != AgentState::Idle || will_work;
+                        picture.busy |=
+                            record.state != AgentState::Idle || will_work || record.background > 0;
                         picture.members.push((
                             name,
                             record.run_id.clone(),

@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 use crate::store::inbox::InboxNotice;
 use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, ShutdownAnswer, ShutdownRequest};
-use crate::wire::ids::{AgentName, MessageId};
+use crate::wire::ids::{AgentName, MessageId, is_subagent};
 use crate::wire::mail::{Claimed, Draft, MAX_SUMMARY_CHARS, MAX_TEXT_CHARS, Message, Origin, Receipt, Wake};
 use crate::wire::team::{BackendType, TeamFile};
 use serde_json::json;
@@ -175,7 +175,8 @@ impl FileMailbox {
     pub async fn post(&self, to: &AgentName, draft: Draft, sender: Sender) -> Result<Receipt, MailError> {
         check(&draft)?;
         let roster = self.team.roster().await.map_err(|e| explain(&e))?;
-        let incarnation = if to.is_lead() {
+        // One without a name has an inbox and no row.
+        let incarnation = if to.is_lead() || is_subagent(to.as_str()) {
             1
         } else {
             let member = latest(&roster, to).ok_or_else(|| unknown(to, &roster.known, &self.me))?;

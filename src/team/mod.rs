@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod ask_hooks;
 pub mod backoff;
+mod below;
 pub mod bubble;
 pub mod budget;
 pub mod context;

@@ -9,8 +9,8 @@ use crate::agent::mail::payload;
 use crate::agent::ports::Mailbox;
 use crate::agent::transcript::{NewLine, Transcript};
 use crate::wire::event::EventKind;
-use crate::wire::frame::{FrameType, PermissionResponse, ShutdownAnswer, ShutdownRequest};
-use crate::wire::ids::{AgentName, MessageId, USER};
+use crate::wire::frame::{FrameType, PermissionResponse, ShutdownAnswer, ShutdownRequest, TaskStopRequest};
+use crate::wire::ids::{AgentName, BackgroundId, MessageId, TEAM_LEAD, USER};
 use crate::wire::mail::{Claimed, Origin, Wake};
 use serde_json::json;
 use std::collections::HashSet;
@@ -28,6 +28,8 @@ pub enum Control {
         /// The request to agree to.
         request_id: String,
     },
+    /// The leader stops a background task that runs below this agent.
+    StopTask(BackgroundId),
     /// A teammate answered a shutdown request.
     ShutdownAnswer {
         /// Who.
@@ -114,6 +116,11 @@ impl Pump {
                     let refused =
                         rejected.then(|| answer.reason.unwrap_or_else(|| "no reason was given".to_owned()));
                     self.tell(Control::ShutdownAnswer { from, request_id: answer.request_id, refused });
+                }
+            }
+            FrameType::TaskStopRequest if message.from == TEAM_LEAD => {
+                if let Some(request) = payload::<TaskStopRequest>(message) {
+                    self.tell(Control::StopTask(request.task_id));
                 }
             }
             // The decision file is the truth; whoever waits for it looks again.

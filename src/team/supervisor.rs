@@ -4,6 +4,7 @@
 //! carried out, slow ones in tasks of their own that report back. The roster is written here alone.
 
 mod effects;
+mod member_task;
 mod offers;
 mod reconcile;
 mod start;
@@ -14,6 +15,7 @@ use super::lifecycle::{Event, Insistence, Ladder, Lifecycle, Stop, Verdict};
 use super::registry::BackendRegistry;
 use super::spawn::{SpawnDefaults, TeammateRequest};
 use super::wake::Topic;
+use crate::agent::background::Registration;
 use crate::agent::context::{AgentContext, spawn_in};
 use crate::agent::limits::Started;
 use crate::store::{clock, run};
@@ -100,6 +102,7 @@ impl Supervisor {
         let work = Work {
             parts: Arc::new(parts),
             orders,
+            handle: supervisor.clone(),
             members: HashMap::new(),
             unsaid: Vec::new(),
             offers: Offers::default(),
@@ -208,6 +211,8 @@ struct Charge {
     notes: Vec<String>,
     unanswered: Option<String>,
     offers: Offered,
+    /// Its place in the list of background tasks, as long as it lives.
+    task: Option<Registration>,
 }
 
 impl Charge {
@@ -227,6 +232,7 @@ impl Charge {
             notes: Vec::new(),
             unanswered: None,
             offers: Offered::default(),
+            task: None,
         }
     }
 }
@@ -245,6 +251,7 @@ impl Charge {
 struct Work {
     parts: Arc<SupervisorParts>,
     orders: mpsc::UnboundedSender<Order>,
+    handle: Supervisor,
     members: HashMap<AgentName, Charge>,
     /// What the leader or the roster should have been told and could not be.
     unsaid: Vec<String>,

@@ -4,6 +4,7 @@
 //! acknowledged, the idle notice before *idle*; so whoever looks from outside never sees a quiet team
 //! with something under way.
 
+use super::below::{self, Below, stop_task};
 use super::bubble::FileBroker;
 use super::context::Team;
 use super::executor::{RunnerControl, RunnerExit};
@@ -83,10 +84,12 @@ pub async fn run(host: Host, spec: WorkerSpec, control: RunnerControl) -> Runner
     let _listed = Listed { reporters: Arc::clone(&host.reporters), reporter: Arc::clone(&reporter) };
     let context = context(&spec);
     let flusher = spawn_in(&context, Arc::clone(&reporter).flush(ended.clone()));
+    let below = Below::watch(&host.runtime.background, &context, &reporter, ended.clone());
     let exit = match Teammate::start(&host, &spec, &reporter, &ended).await {
         Ok(teammate) => teammate.live(control).await,
         Err(why) => RunnerExit { exit: why, failed: true },
     };
+    below.stop().await;
     meta::write(&host, &spec, if exit.failed { "failed" } else { "completed" }).await;
     ended.cancel();
     // The flusher only ever ends by the token; a panic in it has been logged by the runtime.
@@ -228,6 +231,12 @@ impl Teammate {
             let fields = json!({ "reason": notice });
             host.team.log(EventKind::Notice, &spec.name, spec.incarnation, fields).await;
         }
+        // What an earlier process of this agent left, before its mail is read.
+        let background = &runtime.background;
+        for notice in background.reconcile(&built.agent.core().context).await.map_err(|e| e.to_string())? {
+            let fields = json!({ "reason": notice });
+            host.team.log(EventKind::Notice, &spec.name, spec.incarnation, fields).await;
+        }
         let first = if built.restored && !built.agent.is_fresh() {
             built.unanswered.then_some(TurnInput::Continue)
         } else {
@@ -315,6 +324,7 @@ impl Teammate {
                             leave = Some(Leave::Agreed(Some(request_id)));
                             cancel.cancel();
                         }
+                        Control::StopTask(task) => stop_task(&core, task),
                         Control::ShutdownAnswer { .. } => {}
                     }
                 }
@@ -344,6 +354,10 @@ impl Teammate {
             .change(|record| record.delivered_seq = record.delivered_seq.max(delivered))
             .await
             .map_err(|e| e.to_string())?;
+        // Before it counts as idle: whoever looks knows what still works below it.
+        let core = self.agent.core();
+        let counted = below::count(&core.runtime.background, &self.spec.name, &self.reporter).await;
+        counted.map_err(|e| e.to_string())?;
         if leave.is_none() {
             self.reporter.set_state(AgentState::Idle).await.map_err(|e| e.to_string())?;
             if unanswered.is_some() {
@@ -372,8 +386,12 @@ impl Teammate {
                 () = control.cancel.cancelled() => return Next::Leave(Leave::Cancelled),
                 () = raised, if self.held => {}
                 Some(word) = self.controls.recv() => {
-                    if let Control::Leave { request_id } = word {
-                        return Next::Leave(Leave::Agreed(Some(request_id)));
+                    match word {
+                        Control::Leave { request_id } => {
+                            return Next::Leave(Leave::Agreed(Some(request_id)));
+                        }
+                        Control::StopTask(task) => stop_task(self.agent.core(), task),
+                        Control::Interrupt | Control::ShutdownAnswer { .. } => {}
                     }
                 }
                 () = self.mailbox.changed() => {}

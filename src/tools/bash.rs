@@ -3,6 +3,7 @@
 //! Promises that a command that timed out or was cancelled is gone with everything it started before
 //! the result is given, and that what a finished one left running lives until the agent ends.
 
+use super::background_shell::BackgroundShell;
 use super::context::ToolContext;
 use super::spool::Spool;
 use super::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
@@ -13,7 +14,7 @@ use crate::wire::limits::{BASH_TIMEOUT, BASH_TIMEOUT_MAX};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -29,6 +30,7 @@ static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
     name: "Bash".to_owned(),
     description: format!(
         "Runs a command with bash in your directory and returns what it wrote (standard output and error together). \
+         With run_in_background you go on at once, its output goes to a file, and you are told when it has ended. \
          Each call is a new shell: a `cd` or variable does not last; use absolute paths or `cd dir && …`. There is no \
          terminal and no input, so pass flags that avoid questions. `timeout` is in milliseconds, default {}, at most \
          {}; when it is over, the command is ended. A process left running with `&` lives until you end, and its later \
@@ -37,7 +39,7 @@ static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
         BASH_TIMEOUT.as_millis(),
         BASH_TIMEOUT_MAX.as_millis()
     ),
-    schema: r#"{"type":"object","properties":{"command":{"type":"string","minLength":1,"description":"The command."},"timeout":{"type":"integer","minimum":1,"description":"Milliseconds."},"description":{"type":"string","description":"What it does, in five to ten words, for the person who watches."}},"required":["command"],"additionalProperties":false}"#.into(),
+    schema: r#"{"type":"object","properties":{"command":{"type":"string","minLength":1,"description":"The command."},"timeout":{"type":"integer","minimum":1,"description":"Milliseconds."},"description":{"type":"string","description":"What it does, in five to ten words, for the person who watches."},"run_in_background":{"type":"boolean","description":"True for what takes long or never ends: servers, builds. It then has no timeout unless you give one."}},"required":["command"],"additionalProperties":false}"#.into(),
 }
 });
 
@@ -49,6 +51,9 @@ pub struct Bash;
 struct Input {
     command: String,
     timeout: Option<u64>,
+    description: Option<String>,
+    #[serde(default)]
+    run_in_background: bool,
 }
 
 impl Tool for Bash {
@@ -80,10 +85,35 @@ impl Tool for Bash {
             if input.command.contains('\0') {
                 return Err(ToolOutput::error("A command cannot hold a NUL character."));
             }
+            if input.run_in_background
+                && let Some(why) = ctx.background.refusal()
+            {
+                return Err(ToolOutput::error(format!(
+                    "Nothing was run: {why}. Leave run_in_background out."
+                )));
+            }
             let running = start(&input.command, ctx).await;
             let running = running.map_err(|error| ToolOutput::error(format!("{error}. Nothing was run.")))?;
+            if input.run_in_background {
+                return Ok(leave(running, input, ctx).await);
+            }
             Ok(watch(running, timeout(&input), ctx).await)
         })
+    }
+}
+
+/// Lets it go on beside the agent.
+async fn leave(running: RunningCommand, input: Input, ctx: &ToolContext) -> ToolOutput {
+    let first = || input.command.lines().next().unwrap_or_default().chars().take(SUMMARY_CHARS).collect();
+    let shell = BackgroundShell {
+        running,
+        description: input.description.clone().unwrap_or_else(first),
+        timeout: input.timeout.map(Duration::from_millis),
+        shells: Arc::clone(&ctx.shells),
+    };
+    match ctx.background.adopt(shell).await {
+        Ok(text) => ToolOutput::ok(text),
+        Err(why) => ToolOutput::error(format!("The command was started and ended again: {why}.")),
     }
 }
 

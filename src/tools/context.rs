@@ -1,7 +1,9 @@
 //! What a tool is given beside its input: owned here, filled by `agent`.
 
+use super::background_shell::BackgroundShell;
 use super::file_cache::FileCache;
 use super::shells::Shells;
+use super::tool::BoxFuture;
 use crate::wire::todo::Todo;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,14 @@ pub trait TodoList: Send + Sync {
     fn replace(&self, todos: Vec<Todo>);
 }
 
+/// Takes commands that go on beside their agent.
+pub trait BackgroundShells: Send + Sync {
+    /// Why none can be taken; asked before one is started.
+    fn refusal(&self) -> Option<String>;
+    /// Takes one over; says what the model should know of it, or why it was ended again.
+    fn adopt(&self, shell: BackgroundShell) -> BoxFuture<'_, Result<String, String>>;
+}
+
 /// The surroundings of one call.
 #[derive(Clone)]
 pub struct ToolContext {
@@ -33,6 +43,8 @@ pub struct ToolContext {
     pub files: Arc<FileCache>,
     /// What the agent's commands have left running; ended with the agent.
     pub shells: Arc<Shells>,
+    /// Takes commands that go on beside the agent.
+    pub background: Arc<dyn BackgroundShells>,
     /// The complete environment of tool commands: no provider or signing keys, with our mark in it.
     pub environment: Arc<BTreeMap<String, String>>,
     /// Directories whose content no file tool may touch (the closed part of the state root), without

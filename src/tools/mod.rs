@@ -4,6 +4,7 @@
 //! ([`schema`]), their selection ([`set`]) and the bound of their results ([`cap`]). A tool's text is
 //! written for a model to act on; a tool refuses closed directories whatever the permissions say.
 
+pub mod background_shell;
 pub mod bash;
 pub mod cap;
 mod change;

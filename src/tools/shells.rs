@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// From TERM to KILL.
 pub const GRACE: Duration = Duration::from_secs(2);
@@ -56,6 +57,16 @@ impl Shells {
                 running.terminate(GRACE).await;
             }
         });
+    }
+
+    /// Cancelled when the agent ends.
+    pub fn ending(&self) -> CancellationToken {
+        self.ending.clone()
+    }
+
+    /// As long as the returned value lives, the end of the agent waits for it.
+    pub fn hold(&self) -> TaskTrackerToken {
+        self.tasks.token()
     }
 
     /// How many commands have something running.

@@ -156,6 +156,11 @@ impl AgentId {
         Self(format!("a{}", &hex[..16]))
     }
 }
+/// Whether a text is the id of an agent without a name: `a` and 16 hex digits.
+pub fn is_subagent(text: &str) -> bool {
+    text.len() == 17 && text.starts_with('a') && text.bytes().skip(1).all(|b| b.is_ascii_hexdigit())
+}
+
 impl SessionId {
     /// A new session.
     pub fn generate() -> Self {

@@ -8,6 +8,10 @@ pub const TOOL_CONCURRENCY: usize = 10;
 pub const BASH_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest Bash timeout a call may name.
 pub const BASH_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// How long `TaskOutput` waits for the end of a task unless the call says.
+pub const TASK_OUTPUT_WAIT: Duration = Duration::from_secs(30);
+/// Longest wait a call of `TaskOutput` may name.
+pub const TASK_OUTPUT_WAIT_MAX: Duration = Duration::from_secs(600);
 /// Tool result in the history, in characters.
 pub const TOOL_RESULT_CHARS: usize = 30_000;
 /// Lines that `Read` returns at once.

@@ -104,6 +104,9 @@ pub struct RunRecord {
     /// Turns begun; with `deliveredSeq` it tells two looks at the same state apart.
     #[serde(default)]
     pub turns: u64,
+    /// Agents that work in the background below it: as long as there are some, it is not at rest.
+    #[serde(default)]
+    pub background: usize,
     /// A shutdown request whose turn ended without an answer: the leader's ladder goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unanswered_shutdown: Option<String>,
@@ -137,6 +140,7 @@ impl RunRecord {
             cost: Money::default(),
             delivered_seq: 0,
             turns: 0,
+            background: 0,
             unanswered_shutdown: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }

@@ -2,11 +2,12 @@
 
 use crate::support::*;
 use festoon::os::process;
+use festoon::tools::background_shell::BackgroundShell;
 use festoon::tools::bash::Bash;
-use festoon::tools::context::{ProgressSink, TodoList, ToolContext};
+use festoon::tools::context::{BackgroundShells, ProgressSink, TodoList, ToolContext};
 use festoon::tools::file_cache::FileCache;
 use festoon::tools::shells::Shells;
-use festoon::tools::tool::{Tool, ToolCall, ToolContent};
+use festoon::tools::tool::{BoxFuture, Tool, ToolCall, ToolContent};
 use festoon::wire::limits::TOOL_RESULT_CHARS;
 use festoon::wire::todo::Todo;
 use serde_json::{Value, json};
@@ -20,6 +21,15 @@ struct Seen(Mutex<Vec<String>>);
 impl ProgressSink for Seen {
     fn progress(&self, text: &str) {
         self.0.lock().expect("lock").push(text.to_owned());
+    }
+}
+
+impl BackgroundShells for Seen {
+    fn refusal(&self) -> Option<String> {
+        Some("there is no registry here".to_owned())
+    }
+    fn adopt(&self, shell: BackgroundShell) -> BoxFuture<'_, Result<String, String>> {
+        Box::pin(async move { Err(shell.description) })
     }
 }
 
@@ -45,6 +55,7 @@ impl Agent {
             cancel: CancellationToken::new(),
             files: Arc::new(FileCache::default()),
             shells: Arc::new(Shells::new(binary())),
+            background: Arc::clone(&seen) as Arc<dyn BackgroundShells>,
             environment: Arc::new(environment(&mark)),
             closed: Arc::from([]),
             output_dir: temp.path().join("output"),

@@ -41,6 +41,8 @@ pub struct Worktree {
 pub struct TaskEnd {
     /// How it ended.
     pub outcome: Outcome,
+    /// Who stopped it, when the registry does not know.
+    pub stopped_by: Option<StoppedBy>,
     /// What it has to say, or its last words.
     pub result: Option<String>,
     /// What went wrong.
@@ -58,6 +60,7 @@ impl TaskEnd {
     pub fn new(outcome: Outcome) -> Self {
         Self {
             outcome,
+            stopped_by: None,
             result: None,
             error: None,
             usage: TaskUsage::default(),
@@ -76,7 +79,7 @@ impl Background {
     /// Writes the terminal record, then tells the launcher.
     pub(super) async fn end(&self, entry: &Entry, end: TaskEnd, started: Instant) {
         if let Some(error) = &end.error {
-            self.append(entry, error).await;
+            self.append(entry, &format!("[{error}]")).await;
         }
         {
             let mut record = entry.record();
@@ -86,6 +89,7 @@ impl Background {
                 Outcome::Cancelled => TaskState::Cancelled,
             };
             record.since = clock::now();
+            record.stopped_by = record.stopped_by.or(end.stopped_by);
             let outcome = outcome(&record, end, started, &entry.output_file);
             record.outcome = Some(outcome);
             record.notification = self.announcement(&record, entry);

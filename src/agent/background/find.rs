@@ -64,6 +64,11 @@ impl Background {
         all.iter().map(|entry| entry.view()).collect()
     }
 
+    /// The named agent below which a task of this process runs.
+    pub fn root_of(&self, task: &BackgroundId) -> Option<AgentName> {
+        self.table().tasks.get(task).map(|entry| entry.record().root.clone())
+    }
+
     /// The states of a task of this process, as they come.
     pub fn follow(&self, task: &BackgroundId) -> Option<watch::Receiver<TaskState>> {
         self.table().tasks.get(task).map(|entry| entry.state.subscribe())
@@ -103,12 +108,17 @@ impl Background {
         table.tasks.values().filter(counts).count()
     }
 
-    /// Up to where the launcher of a task has read its output, and from now on to where.
-    pub fn read_from(&self, task: &BackgroundId, to: impl FnOnce(u64) -> u64) -> u64 {
-        let Some(entry) = self.table().tasks.get(task).cloned() else { return 0 };
-        let mut read_to = entry.read_to.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = *read_to;
-        *read_to = to(from);
-        from
+    /// Up to where the output of a task has been shown to its launcher.
+    pub fn read_to(&self, task: &BackgroundId) -> u64 {
+        let entry = self.table().tasks.get(task).cloned();
+        entry.map_or(0, |entry| *entry.read_to.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// More of it has been shown.
+    pub fn set_read_to(&self, task: &BackgroundId, to: u64) {
+        if let Some(entry) = self.table().tasks.get(task) {
+            let mut read_to = entry.read_to.lock().unwrap_or_else(PoisonError::into_inner);
+            *read_to = to.max(*read_to);
+        }
     }
 }

@@ -12,6 +12,7 @@ mod end;
 mod find;
 pub mod progress;
 mod reconcile;
+pub mod shells;
 mod stop;
 pub mod tools;
 

@@ -28,6 +28,16 @@ impl Background {
         self.stop_where(by, |_| true).await;
     }
 
+    /// The same without waiting, for an owner that is gone already.
+    pub fn cancel_below(&self, root: &AgentName, by: StoppedBy) {
+        let below: Vec<Arc<Entry>> =
+            self.table().tasks.values().filter(|e| &e.record().root == root).cloned().collect();
+        for entry in below.iter().filter(|entry| !entry.is_over()) {
+            entry.record().stopped_by.get_or_insert(by);
+            entry.cancel.cancel();
+        }
+    }
+
     async fn stop_where(&self, by: StoppedBy, wanted: impl Fn(&Entry) -> bool) {
         let all: Vec<Arc<Entry>> = self.table().tasks.values().filter(|e| wanted(e)).cloned().collect();
         join_all(all.iter().map(|entry| self.stop_entry(entry, by))).await;

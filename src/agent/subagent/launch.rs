@@ -8,41 +8,56 @@ use crate::agent::life::live;
 use crate::agent::limits::count_child;
 use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
 use crate::wire::background::{TaskKind, TaskState, TaskUsage};
-use crate::wire::ids::BackgroundId;
+use crate::wire::ids::{AgentName, BackgroundId};
 use std::sync::Arc;
 
 /// Launches it. The error is a sentence for the parent's model.
 pub async fn launch(request: SubagentRequest) -> Result<Launched, String> {
-    let parent = Arc::clone(&request.parent);
-    let runtime = Arc::clone(&parent.runtime);
-    let counted = count_child(&parent).await?;
+    let counted = count_child(&request.parent).await?;
     let launched = match prepare(&request, Beside::Background).await {
         Ok(prepared) => {
-            let launch = Launch {
-                id: BackgroundId::of_agent(&prepared.context.id),
-                kind: TaskKind::Subagent,
-                run_id: prepared.run_id.clone(),
-                description: request.description,
-                name: request.name,
-                launcher: parent,
-                tool_use_id: request.tool_use_id,
-                meta: Some((prepared.meta_path.clone(), prepared.meta.clone())),
-            };
-            let first = First::Prompt(request.prompt);
-            let work = move |control| work(prepared, first, control);
-            runtime.background.launch(launch, work).await.map_err(|e| e.to_string())
+            begin(prepared, TaskKind::Subagent, request.name, First::Prompt(request.prompt)).await
         }
         Err(why) => Err(why),
     };
-    let launched = launched.map_err(|why| format!("The agent was not started: {why}.").replace("..", "."))?;
+    let launched = launched.map_err(|why| not_started(&why))?;
     counted.stays();
     Ok(launched)
 }
 
+/// Why an agent was not started, as one sentence.
+pub(in crate::agent) fn not_started(why: &str) -> String {
+    format!("The agent was not started: {why}.").replace("..", ".")
+}
+
+/// Gives what is prepared to the registry.
+pub(in crate::agent) async fn begin(
+    prepared: Prepared,
+    kind: TaskKind,
+    name: Option<AgentName>,
+    first: First,
+) -> Result<Launched, String> {
+    let launch = Launch {
+        id: BackgroundId::of_agent(&prepared.context.id),
+        kind,
+        run_id: prepared.run_id.clone(),
+        description: prepared.meta.description.clone(),
+        name,
+        launcher: Arc::clone(&prepared.parent),
+        tool_use_id: prepared.meta.tool_use_id.clone().unwrap_or_default(),
+        meta: Some((prepared.meta_path.clone(), prepared.meta.clone())),
+    };
+    let background = prepared.parent.runtime.background.clone();
+    let work = move |control| work(prepared, first, control);
+    background.launch(launch, work).await.map_err(|e| e.to_string())
+}
+
 /// What a run begins with.
-enum First {
+pub(in crate::agent) enum First {
     /// The task.
     Prompt(String),
+    /// The mail that waits.
+    Mail,
 }
 
 /// The run itself.
@@ -59,6 +74,7 @@ async fn work(prepared: Prepared, first: First, control: TaskControl) -> TaskEnd
     parent.runtime.observer.event(&parent.context, &started);
     let input = match first {
         First::Prompt(prompt) => TurnInput::Prompt(first_message(&built.agent, &prompt).await),
+        First::Mail => TurnInput::Mail,
     };
     let end = live(&mut built.agent, input, &door, &cancel).await;
     leave(&built, &end).await;

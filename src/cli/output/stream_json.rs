@@ -5,8 +5,10 @@
 use crate::agent::context::{AgentContext, Tier};
 use crate::agent::events::{AgentEvent, Observer};
 use crate::cli::out;
+use crate::wire::background::TaskRecord;
 use crate::wire::block::{Block, Role};
 use crate::wire::event::{Event, EventKind};
+use crate::wire::frame::{FrameType, TaskNotification};
 use crate::wire::ids::SessionId;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -63,6 +65,10 @@ impl Lines {
 
     /// Prints what the team's event log says, as far as the stream shows it.
     pub fn team_event(&self, event: &Event, session: &SessionId) {
+        // It has a line of its own.
+        if event.fields.get("type").and_then(Value::as_str) == Some(FrameType::TaskNotification.as_str()) {
+            return;
+        }
         let subtype = match event.event {
             EventKind::Spawn => "task_started",
             EventKind::Send => "message",
@@ -122,6 +128,15 @@ impl Observer for Lines {
                 "type": "system", "subtype": "task_started", "session_id": agent.session, "task_id": child.id,
                 "agent_type": child.agent_type, "description": description,
                 "parent_tool_use_id": child.parent_tool_use_id }),
+            // An agent says so itself, when it has found its place.
+            AgentEvent::TaskLaunched(task) if !task.kind.is_agent() => json!({
+                "type": "system", "subtype": "task_started", "session_id": agent.session, "task_id": task.task_id,
+                "task_type": task.kind, "description": task.description, "output_file": task.output_file,
+                "parent_tool_use_id": task.tool_use_id }),
+            AgentEvent::TaskEnded(task) => match &task.outcome {
+                Some(outcome) => ended(task, outcome, &agent.session),
+                None => return,
+            },
             AgentEvent::ToolStarted { id, tool, summary } if agent.tier != Tier::Main => json!({
                 "type": "system", "subtype": "task_progress", "session_id": agent.session, "task_id": agent.id,
                 "tool_use_id": id, "tool": tool, "summary": summary,
@@ -145,6 +160,28 @@ impl Observer for Lines {
         };
         self.print(&line);
     }
+}
+
+/// The end of a background task.
+fn ended(task: &TaskRecord, outcome: &TaskNotification, session: &SessionId) -> Value {
+    let used = outcome.usage;
+    let mut line = json!({
+        "type": "system", "subtype": "task_notification", "session_id": session, "task_id": task.task_id,
+        "task_type": task.kind, "status": outcome.status, "summary": outcome.summary,
+        "output_file": outcome.output_file, "parent_tool_use_id": task.tool_use_id,
+        "usage": { "total_tokens": used.total_tokens, "tool_uses": used.tool_uses, "duration_ms": used.duration_ms },
+    });
+    let more = [
+        ("result", json!(outcome.result)),
+        ("error", json!(outcome.error)),
+        ("fork_receipt", json!(outcome.receipt)),
+        ("worktree_path", json!(outcome.worktree_path)),
+        ("worktree_branch", json!(outcome.worktree_branch)),
+    ];
+    for (key, value) in more.into_iter().filter(|(_, value)| !value.is_null()) {
+        line[key] = value;
+    }
+    line
 }
 
 #[derive(Serialize)]

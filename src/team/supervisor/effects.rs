@@ -77,6 +77,7 @@ impl Work {
         let ended = Ended::new(verdict.state(), clock::now(), exit, reason);
         self.record_end(name, charge.spec.incarnation, charge.listed, &ended).await;
         if let Some(charge) = self.members.get_mut(name) {
+            charge.task = None;
             for waiter in charge.waiters.drain(..) {
                 let _ = waiter.send(StopOutcome::Over(ended.clone()));
             }

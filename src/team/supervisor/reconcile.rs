@@ -102,6 +102,7 @@ impl Work {
         let incarnation = spec.incarnation;
         self.members.insert(name.clone(), Charge::new(spec, life, Some(Arc::clone(&handle))));
         self.watch_exit(&name, &run_id, handle);
+        self.list_member(&name);
         let fields = json!({ "reason": format!("found again by a new leader: {evidence}"), "runId": run_id });
         self.parts.team.log(EventKind::Ready, &name, incarnation, fields).await;
         format!("{name} was found alive and {} ({evidence})", record.state.as_str())

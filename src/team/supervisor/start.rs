@@ -152,6 +152,7 @@ impl Work {
                     json!({ "agentId": spec.agent_id, "runId": spec.run_id, "paneId": record.pane_id });
                 self.parts.team.log(EventKind::Ready, name, spec.incarnation, fields).await;
                 self.watch_exit(name, run_id, handle);
+                self.list_member(name);
                 self.reply(name, member);
                 self.step(name, Event::SpawnSucceeded).await;
                 self.look_at_runs().await;

@@ -2,11 +2,14 @@
 
 pub mod agent;
 pub mod send_message;
+pub mod task_output;
+pub mod task_stop;
 pub mod tasks;
 
 use super::context::Team;
 use super::supervisor::Supervisor;
 use super::tasks::TaskDesk;
+use crate::agent::context::Tier;
 use crate::agent::core::AgentCore;
 use crate::agent::ports::Mailbox;
 use crate::agent::runtime::Toolkit;
@@ -41,8 +44,22 @@ impl Toolkit for Kit {
         let has_team = supervisor.is_some() || !is_main;
         let mut tools = self.world.clone();
         tools.push(Arc::new(agent::AgentTool::new(Arc::clone(core), supervisor.clone())));
-        if let Some(mailbox) = mailbox.filter(|_| has_team) {
-            tools.push(Arc::new(send_message::SendMessage::new(Arc::clone(mailbox), supervisor)));
+        if core.runtime.background.allowed() {
+            // What others have launched is theirs, and who reports to another is told of its own.
+            if core.context.tier != Tier::Subagent {
+                tools.push(Arc::new(task_output::TaskOutput::new(Arc::clone(core))));
+            }
+            tools.push(Arc::new(task_stop::TaskStop::new(Arc::clone(core), mailbox.cloned())));
+        }
+        if let Some(mailbox) = mailbox {
+            tools.push(Arc::new(send_message::SendMessage::new(
+                Arc::clone(core),
+                self.team.clone(),
+                Arc::clone(mailbox),
+                supervisor,
+            )));
+        }
+        if let Some(mailbox) = mailbox.filter(|_| has_team && core.context.tier != Tier::Subagent) {
             let desk = TaskDesk::new(self.team.clone(), mailbox.owner().clone(), core.context.incarnation);
             tools.extend(tasks::TaskTool::all(&desk));
         }

@@ -1,7 +1,11 @@
 //! `SendMessage`: mail from a model to another agent. It says *stored* or why not, never less.
 
+mod agents;
+
+use crate::agent::core::AgentCore;
 use crate::agent::ports::Mailbox;
 use crate::store::slug;
+use crate::team::context::Team;
 use crate::team::supervisor::Supervisor;
 use crate::tools::context::ToolContext;
 use crate::tools::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
@@ -13,15 +17,16 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-const SCHEMA: &str = r#"{"type":"object","properties":{"to":{"type":"string","description":"Name of the agent: a teammate, team-lead (or main), or * for every other agent of the team"},"message":{"description":"Plain text for the agent to read; or, for the protocol of shutting down, one of the objects","anyOf":[{"type":"string"},{"type":"object","properties":{"type":{"type":"string","enum":["shutdown_request","shutdown_response"]},"request_id":{"type":"string","description":"In a shutdown_response: the id that the request shows"},"approve":{"type":"boolean","description":"In a shutdown_response: whether you agree to end"},"reason":{"type":"string"}},"required":["type"]}]},"summary":{"type":"string","description":"Five to ten words for people who look on"}},"required":["to","message"],"additionalProperties":false}"#;
+const SCHEMA: &str = r#"{"type":"object","properties":{"to":{"type":"string","description":"A teammate's name, team-lead (or main), the id or name of a background agent, or * for every other member of the team"},"message":{"description":"Plain text for the agent to read; or, for the protocol of shutting down, one of the objects","anyOf":[{"type":"string"},{"type":"object","properties":{"type":{"type":"string","enum":["shutdown_request","shutdown_response"]},"request_id":{"type":"string","description":"In a shutdown_response: the id that the request shows"},"approve":{"type":"boolean","description":"In a shutdown_response: whether you agree to end"},"reason":{"type":"string"}},"required":["type"]}]},"summary":{"type":"string","description":"Five to ten words for people who look on"}},"required":["to","message"],"additionalProperties":false}"#;
 
 static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
     ToolSpec {
     name: "SendMessage".to_owned(),
-    description: "Sends a message to another agent of the team. What you write as plain text is not seen by other \
+    description: "Sends a message to another agent. What you write as plain text is not seen by other \
                   agents: this tool is the only way to reach them. The message is stored safely and delivered \
                   between the rounds of the receiver, also while it works; you get its answer as a message of its \
-                  own, so never wait or poll for it. Messages to you come by themselves. To end a teammate, send it \
+                  own, so never wait or poll for it. Messages to you come by themselves. A subagent that has ended goes on with \
+                  your message, in the background, with all it knows. To end a teammate, send it \
                   {\"type\":\"shutdown_request\",\"reason\":\"…\"}."
         .to_owned(),
     schema: SCHEMA.into(),
@@ -51,14 +56,21 @@ enum Protocol {
 
 /// The tool of one agent.
 pub struct SendMessage {
+    core: Arc<AgentCore>,
+    team: Team,
     mailbox: Arc<dyn Mailbox>,
     supervisor: Option<Supervisor>,
 }
 
 impl SendMessage {
     /// Sends through `mailbox`; only the leader has a `supervisor`.
-    pub fn new(mailbox: Arc<dyn Mailbox>, supervisor: Option<Supervisor>) -> Self {
-        Self { mailbox, supervisor }
+    pub fn new(
+        core: Arc<AgentCore>,
+        team: Team,
+        mailbox: Arc<dyn Mailbox>,
+        supervisor: Option<Supervisor>,
+    ) -> Self {
+        Self { core, team, mailbox, supervisor }
     }
 
     async fn send(&self, input: Input) -> ToolOutput {
@@ -70,15 +82,23 @@ impl SendMessage {
         if input.to.trim() == "*" {
             return self.broadcast(draft).await;
         }
+        match self.agent(input.to.trim()).await {
+            Ok(Some(id)) => return self.send_to_agent(&id, draft).await,
+            Ok(None) => {}
+            Err(why) => return ToolOutput::error(format!("Not sent: {why}.")),
+        }
         let to = match self.recipient(&input.to).await {
             Ok(to) => to,
-            Err(why) => return ToolOutput::error(why),
+            Err(why) => return ToolOutput::error(format!("{why}{}", self.agents_listed())),
         };
         match self.mailbox.send(&to, draft).await {
             Ok(receipt) => ToolOutput::ok(format!(
                 "Stored in the inbox of {to} (message {}, position {}). It is delivered between {to}'s rounds.",
                 receipt.id, receipt.seq
             )),
+            Err(error) if error.kind == "no_such_member" => {
+                ToolOutput::error(format!("Not sent: {error}.{}", self.agents_listed()))
+            }
             Err(error) => ToolOutput::error(format!("Not sent: {error}.")),
         }
     }
@@ -165,12 +185,6 @@ impl SendMessage {
         if to == USER {
             return Err("Not sent: the user reads what the leader answers; write to team-lead.".to_owned());
         }
-        if is_subagent(to) {
-            return Err(format!(
-                "Not sent: {to} has given its report and ended, and this version cannot continue an agent that has \
-                 ended. Start a new one with Agent and tell it what you know."
-            ));
-        }
         let name = slug::agent_name(to.split_once('@').map_or(to, |(name, _)| name));
         match name {
             Ok(name) if &name == self.mailbox.owner() => Err("Not sent: that is you.".to_owned()),
@@ -181,11 +195,6 @@ impl SendMessage {
             }
         }
     }
-}
-
-/// Whether this is the id of an unnamed agent: `a` and 16 hex digits.
-fn is_subagent(to: &str) -> bool {
-    to.len() == 17 && to.starts_with('a') && to.bytes().skip(1).all(|b| b.is_ascii_hexdigit())
 }
 
 fn listed(names: &[AgentName]) -> String {

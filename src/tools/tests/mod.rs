@@ -6,11 +6,12 @@ mod read;
 mod schemas;
 
 use crate::os::file::resolve;
-use crate::tools::context::{ProgressSink, TodoList, ToolContext};
+use crate::tools::background_shell::BackgroundShell;
+use crate::tools::context::{BackgroundShells, ProgressSink, TodoList, ToolContext};
 use crate::tools::file_cache::FileCache;
 use crate::tools::schema;
 use crate::tools::shells::Shells;
-use crate::tools::tool::{Tool, ToolCall, ToolContent, ToolOutput};
+use crate::tools::tool::{BoxFuture, Tool, ToolCall, ToolContent, ToolOutput};
 use crate::wire::todo::Todo;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -22,6 +23,15 @@ use tokio_util::sync::CancellationToken;
 struct Nowhere;
 impl ProgressSink for Nowhere {
     fn progress(&self, _: &str) {}
+}
+
+impl BackgroundShells for Nowhere {
+    fn refusal(&self) -> Option<String> {
+        Some("there is no registry here".to_owned())
+    }
+    fn adopt(&self, shell: BackgroundShell) -> BoxFuture<'_, Result<String, String>> {
+        Box::pin(async move { Err(shell.description) })
+    }
 }
 
 impl TodoList for Nowhere {
@@ -51,6 +61,7 @@ impl Place {
             cancel: CancellationToken::new(),
             files: Arc::new(FileCache::default()),
             shells: Arc::new(Shells::default()),
+            background: Arc::new(Nowhere),
             environment: Arc::new(BTreeMap::new()),
             closed: vec![closed.clone()].into(),
             approved: Arc::new([]),
