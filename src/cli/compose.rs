@@ -497,6 +497,7 @@ async fn assemble(
         SupervisorParts {
             team: team.clone(),
             lead: Arc::new(context.clone()),
+            background: runtime.background.clone(),
             backends: registry.clone(),
             defaults: SpawnDefaults {
                 backend,

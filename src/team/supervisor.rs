@@ -15,7 +15,7 @@ use super::lifecycle::{Event, Insistence, Ladder, Lifecycle, Stop, Verdict};
 use super::registry::BackendRegistry;
 use super::spawn::{SpawnDefaults, TeammateRequest};
 use super::wake::Topic;
-use crate::agent::background::Registration;
+use crate::agent::background::{Background, Registration};
 use crate::agent::context::{AgentContext, spawn_in};
 use crate::agent::limits::Started;
 use crate::store::{clock, run};
@@ -80,6 +80,8 @@ pub struct SupervisorParts {
     pub team: Team,
     /// The leader, for the tasks' logs.
     pub lead: Arc<AgentContext>,
+    /// Where they are listed beside other background tasks.
+    pub background: Background,
     /// Where teammates can run.
     pub backends: BackendRegistry,
     /// What is the same for all of them.

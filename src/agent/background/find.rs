@@ -8,8 +8,8 @@ use crate::store::background;
 use crate::store::error::StoreError;
 use crate::wire::background::{TaskKind, TaskRecord, TaskState};
 use crate::wire::ids::{AgentId, AgentName, BackgroundId};
-use std::sync::{Arc, PoisonError};
-use tokio::sync::watch;
+use std::sync::Arc;
+use tokio::sync::{OwnedMutexGuard, watch};
 
 /// A task as it is now.
 #[derive(Debug, Clone)]
@@ -108,17 +108,10 @@ impl Background {
         table.tasks.values().filter(counts).count()
     }
 
-    /// Up to where the output of a task has been shown to its launcher.
-    pub fn read_to(&self, task: &BackgroundId) -> u64 {
-        let entry = self.table().tasks.get(task).cloned();
-        entry.map_or(0, |entry| *entry.read_to.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// More of it has been shown.
-    pub fn set_read_to(&self, task: &BackgroundId, to: u64) {
-        if let Some(entry) = self.table().tasks.get(task) {
-            let mut read_to = entry.read_to.lock().unwrap_or_else(PoisonError::into_inner);
-            *read_to = to.max(*read_to);
-        }
+    /// Up to where the output of a task has been shown to its launcher; nobody else reads it meanwhile.
+    /// `None` for a task of an earlier process.
+    pub async fn reading(&self, task: &BackgroundId) -> Option<OwnedMutexGuard<u64>> {
+        let entry = self.table().tasks.get(task).cloned()?;
+        Some(Arc::clone(&entry.read_to).lock_owned().await)
     }
 }

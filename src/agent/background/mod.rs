@@ -174,7 +174,7 @@ struct Entry {
     state: watch::Sender<TaskState>,
     seen: Arc<Seen>,
     /// Up to where the launcher has read the output.
-    read_to: Mutex<u64>,
+    read_to: Arc<tokio::sync::Mutex<u64>>,
 }
 
 /// How a run comes to its place.
@@ -325,7 +325,7 @@ impl Background {
             cancel: CancellationToken::new(),
             state: watch::channel(state).0,
             seen,
-            read_to: Mutex::new(0),
+            read_to: Arc::default(),
         });
         table.tasks.insert(launch.id, Arc::clone(&entry));
         Ok((entry, words))

@@ -108,6 +108,7 @@ pub(in crate::store) fn run_record(agent: &str, run: &str, state: AgentState) ->
         cost: Money::default(),
         delivered_seq: 0,
         turns: 0,
+        background: 0,
         unanswered_shutdown: None,
         version: "1".to_owned(),
     }

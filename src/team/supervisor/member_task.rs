@@ -53,6 +53,6 @@ impl Work {
         let task =
             MemberTask { name: name.clone(), team: self.parts.team.clone(), supervisor: self.handle.clone() };
         let id = BackgroundId::of_agent(&charge.spec.agent_id);
-        charge.task = Some(charge.runtime.background.list(id, kind, Arc::new(task)));
+        charge.task = Some(self.parts.background.list(id, kind, Arc::new(task)));
     }
 }

@@ -161,11 +161,14 @@ impl TaskOutput {
     async fn new_output(&self, view: &TaskView) -> Result<String, StoreError> {
         let path = PathBuf::from(&view.record.output_file);
         let id = &view.record.task_id;
-        let from = self.core.runtime.background.read_to(id);
+        let mut place = self.core.runtime.background.reading(id).await;
+        let from = place.as_deref().copied().unwrap_or(0);
         let file = path.clone();
         let read = self.core.runtime.disk.run(&path, move || background::read_output(&file, from, SHOWN));
         let (text, to, left) = read.await?;
-        self.core.runtime.background.set_read_to(id, to);
+        if let Some(place) = &mut place {
+            **place = to;
+        }
         Ok(match left {
             0 => text,
             left => format!("{text}\n[{left} bytes more: look again, or read the file]"),
