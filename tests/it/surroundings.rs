@@ -315,7 +315,11 @@ fn without_teams_there_are_no_team_tools_and_all_else_is_there() {
     server.on(prompt("ID:sub"), [say("sub").into()]);
     world.festoon(["-p", "ID:lead", "--settings", "{\"teams\":false}"]).run().code(0);
     let last = server.last_of("ID:lead");
-    assert!(!last.tools().contains(&"SendMessage"), "{:?}", last.tools());
+    for tool in ["TaskCreate", "TaskList", "TaskUpdate"] {
+        assert!(!last.tools().contains(&tool), "{:?}", last.tools());
+    }
+    // Subagents are written to without a team.
+    assert!(last.tools().contains(&"SendMessage"), "{:?}", last.tools());
     assert!(last.tools().contains(&"Agent") && last.tools().contains(&"Bash"), "{:?}", last.tools());
     assert!(last.result("t").1);
     assert_eq!(last.result("s"), ("sub".to_owned(), false));
