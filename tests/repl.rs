@@ -2,6 +2,9 @@
 
 #![expect(clippy::expect_used, reason = "a test says what it expected by failing")]
 
+#[path = "repl/people.rs"]
+mod people;
+
 use clap::Parser;
 use festoon::agent::disk::Disk;
 use festoon::agent::first::user_message;
@@ -22,7 +25,7 @@ use festoon::team::session::{self, TeamTitle};
 use festoon::wire::ask::AskStatus;
 use festoon::wire::ids::{AgentName, TeamName};
 use festoon::wire::mail::Draft;
-use festoon::wire::permission::{Decision, PermissionMode, Scope};
+use festoon::wire::permission::{Decision, PermissionMode};
 use festoon::wire::run::AgentState;
 use festoon::wire::settings::Durability;
 use festoon::wire::worker::AskPolicy;
@@ -333,7 +336,7 @@ async fn an_ask_answered_elsewhere_leaves_with_a_line() {
     let team = place.team().await;
     let open = || asks::list(&team.paths).expect("asks").into_iter().find(|(_, s, _)| *s == AskStatus::Open);
     let (ask, _, _) = open().expect("an ask");
-    let word = Word { decision: Decision::Deny, scope: Scope::Once, note: None, by: "somebody".to_owned() };
+    let word = Word::once(Decision::Deny, None, "somebody");
     assert!(matches!(answer(&team, &ask.id, word).await, Ok(Answered::Counts { .. })));
     terminal.shows("touch yes && echo made — denied elsewhere by somebody");
     terminal.shows("Second:");

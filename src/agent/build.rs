@@ -17,6 +17,7 @@ use super::prefix_file::{self, Fresh};
 use super::restore::{self, Restored};
 use super::runtime::{Model, Runtime};
 use super::todos::Todos;
+use super::tool_rules;
 use super::transcript::{FORK_ORIGIN, NewLine, RUN_STARTED, Transcript};
 use super::turn::Agent;
 use crate::model::provider::PromptPrefix;
@@ -268,8 +269,11 @@ fn choose_tools(
     notices: &mut Vec<String>,
 ) -> Result<ToolSet, BuildError> {
     let all = core.runtime.toolkit.tools(core, mailbox);
-    let mut offered: Vec<_> =
-        all.into_iter().filter(|t| parent.is_none_or(|names| names.contains(&t.spec().name))).collect();
+    let (tier, mode) = (core.context.tier, core.permissions.mode());
+    let may = |name: &String| {
+        parent.is_none_or(|names| names.contains(name)) && tool_rules::refusal(name, tier, mode).is_none()
+    };
+    let mut offered: Vec<_> = all.into_iter().filter(|t| may(&t.spec().name)).collect();
     offered.extend(servers.tools(parent));
     let definition = &core.definition;
     let choice = with_always(&definition.tools, always);

@@ -10,6 +10,7 @@ use super::context_size;
 use super::events::{AgentEvent, Compaction, Trigger};
 use super::first;
 use super::kept;
+use super::modes;
 use super::transcript::{COMPACT_BOUNDARY, NewLine};
 use super::turn::{Agent, TurnError};
 use crate::model::provider::{
@@ -227,6 +228,7 @@ impl Agent {
         parts.extend(self.core.runtime.kept.gather(&self.core).await);
         parts.extend(kept::files(&self.core, &self.history).await);
         blocks.extend(parts.iter().map(kept::Kept::block));
+        blocks.extend(modes::reminder(&self.core).map(Block::text));
         ChatMessage::user(blocks)
     }
 

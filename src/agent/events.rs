@@ -8,6 +8,7 @@ use crate::wire::block::ChatMessage;
 use crate::wire::fork::ForkReceipt;
 use crate::wire::ids::LineId;
 use crate::wire::mail::Claimed;
+use crate::wire::permission::PermissionMode;
 use crate::wire::todo::Todo;
 use crate::wire::usage::{Money, Usage};
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub enum AgentEvent {
     Todos(Arc<[Todo]>),
     /// A call waits for a person, or no longer does.
     Waiting(bool),
+    /// Its permission mode is another one now.
+    ModeChanged(PermissionMode),
     /// Mail was put into the conversation.
     MailDelivered(Arc<[Claimed]>),
     /// A child was started by a tool call.

@@ -5,6 +5,7 @@
 use super::core::AgentCore;
 use super::events::AgentEvent;
 use super::instructions::{self, Places};
+use super::modes;
 use super::turn::Agent;
 use crate::os::capture::capture;
 use crate::os::command::{CommandSpec, Exit};
@@ -23,7 +24,13 @@ const GIT_MOST: usize = 2_000;
 
 /// The surroundings, the instructions, and the prompt, a block each.
 pub async fn first_message(agent: &Agent, prompt: &str) -> Vec<Block> {
-    let mut blocks = surroundings(agent.core(), agent.branch()).await;
+    let blocks = surroundings(agent.core(), agent.branch()).await;
+    said(agent.core(), blocks, prompt)
+}
+
+/// The prompt after what belongs before it; between them what there is to say of the mode.
+fn said(core: &AgentCore, mut blocks: Vec<Block>, prompt: &str) -> Vec<Block> {
+    blocks.extend(modes::news(core).map(|news| Block::text(&news)));
     blocks.push(Block::text(non_empty(prompt)));
     blocks
 }
@@ -59,7 +66,7 @@ pub async fn surroundings(core: &AgentCore, branch: &str) -> Vec<Block> {
 
 /// What the user says: with the surroundings when nothing was said before.
 pub async fn user_message(agent: &Agent, prompt: &str) -> Vec<Block> {
-    if agent.is_fresh() { first_message(agent, prompt).await } else { vec![Block::text(non_empty(prompt))] }
+    if agent.is_fresh() { first_message(agent, prompt).await } else { said(agent.core(), Vec::new(), prompt) }
 }
 
 /// What an agent finds in its directory, looked up once a session: children get the same bytes as their

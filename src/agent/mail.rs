@@ -4,6 +4,7 @@
 
 use crate::wire::block::Block;
 use crate::wire::frame::{FrameType, IdleNotification, ShutdownRequest, TaskAssignment, TaskNotification};
+use crate::wire::frame_asks::PlanApprovalRequest;
 use crate::wire::mail::{Claimed, Message, Origin};
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
@@ -20,6 +21,7 @@ fn element(claimed: &Claimed) -> String {
         (Origin::Team, FrameType::TaskNotification) => task_end(message),
         (Origin::Team, FrameType::IdleNotification) => teammate(claimed, &idle(message)),
         (Origin::Team, FrameType::TaskAssignment) => task(message),
+        (Origin::Team, FrameType::PlanApprovalRequest) => teammate(claimed, &plan(message)),
         _ => teammate(claimed, &message.text),
     }
 }
@@ -113,6 +115,19 @@ fn idle(message: &Message) -> String {
         let _ = write!(out, "\n{result}");
     }
     out
+}
+
+/// A plan with how to answer; the person sees it too.
+fn plan(message: &Message) -> String {
+    let Some(request) = payload::<PlanApprovalRequest>(message) else { return message.text.clone() };
+    let (id, from) = (&request.request_id, &message.from);
+    format!(
+        "{}\nrequest_id: {id}\n\n{}\n\nThe person is asked too, and the first answer counts. To answer, use SendMessage to \
+         \"{from}\" with message {{\"type\":\"plan_approval_response\",\"request_id\":\"{id}\",\"approve\":true}}; with \
+         approve false and a feedback if the plan has to change.",
+        message.text,
+        request.plan.trim()
+    )
 }
 
 /// A frame's typed content; `None` when it has none or another shape.

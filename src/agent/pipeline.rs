@@ -10,16 +10,19 @@ use super::core::AgentCore;
 use super::events::AgentEvent;
 use super::fork::guard;
 use super::gates::GateCall;
+use super::modes;
 use super::ports::{Answer, AskRequest};
 use super::resolve::resolve_access;
 use super::tally::Denial;
 use super::todos;
+use super::tool_rules;
 use crate::policy::decide::Verdict;
 use crate::tools::cap;
 use crate::tools::context::{ProgressSink, ToolContext};
 use crate::tools::schema;
 use crate::tools::set::ToolSet;
 use crate::tools::tool::{Concurrency, Tool, ToolCall, ToolContent, ToolOutput};
+use crate::wire::ask::AskKind;
 use crate::wire::block::{Block, ToolUse};
 use crate::wire::limits::TOOL_RESULT_CHARS;
 use crate::wire::permission::{Behavior, Decision, Scope, Suggestion};
@@ -85,7 +88,7 @@ async fn run_call(
     halt: &Halt,
 ) -> Block {
     let id = call.id.clone();
-    let output = match tools.get(&call.name) {
+    let mut output = match tools.get(&call.name) {
         None => ToolOutput::error(
             guard::not_here(&core.context, &call.name, &core.tool_names()).unwrap_or_else(|| {
                 let names = core.tool_names().join(", ");
@@ -98,6 +101,9 @@ async fn run_call(
             None => checked(core, tool, &call, cancel, halt).await.unwrap_or_else(|refusal| refusal),
         },
     };
+    if let Some(news) = modes::news(core) {
+        append(&mut output, &news);
+    }
     let output = cap::cap(output, TOOL_RESULT_CHARS, &core.permissions.own_output, &id).await;
     observe_end(core, &call, &output);
     match output.content {
@@ -138,6 +144,9 @@ async fn checked(
     if let Some(why) = guard::refusal(&core.context, &call.name) {
         return Err(ToolOutput::error(why));
     }
+    if let Some(why) = tool_rules::refusal(&call.name, core.context.tier, core.permissions.mode()) {
+        return Err(ToolOutput::error(why));
+    }
     let Gated { mut raw, mut input, verdict, context: mut more } =
         gated::before(core, tool, call, cancel, halt).await?;
     let access = resolve_access(&core.runtime.disk, tool.access(&input, &core.context.cwd)).await;
@@ -155,6 +164,7 @@ async fn checked(
         }
         Verdict::Ask { rule, suggestions } => {
             let mut ask = AskRequest {
+                kind: AskKind::Permission,
                 context: Arc::clone(&core.context),
                 tool_use_id: call.id.clone(),
                 tool: call.name.clone(),
@@ -163,6 +173,7 @@ async fn checked(
                 rule,
                 suggestions: suggestions.clone(),
                 hook: None,
+                modes: Vec::new(),
             };
             gated::request(core, &mut ask, cancel).await;
             let granted = asked(core, call, &input, ask, suggestions, cancel).await?;

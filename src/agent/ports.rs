@@ -5,9 +5,11 @@
 
 use super::context::AgentContext;
 use crate::wire::access::Access;
-use crate::wire::ids::{AgentName, BackgroundId, MessageId};
+use crate::wire::ask::AskKind;
+use crate::wire::ids::{AgentName, AskId, BackgroundId, MessageId};
 use crate::wire::mail::{Claimed, Draft, Receipt};
-use crate::wire::permission::{Decision, Scope, Suggestion};
+use crate::wire::permission::{Decision, PermissionMode, Scope, Suggestion};
+use crate::wire::question::QuestionAnswer;
 use serde_json::value::RawValue;
 use std::future::Future;
 use std::pin::Pin;
@@ -50,6 +52,15 @@ pub trait Mailbox: Send + Sync {
         request_id: &'a str,
         refusal: Option<String>,
     ) -> BoxFuture<'a, Result<(), MailError>>;
+    /// Decides about the plan of `of`, which the owner's model was shown; `feedback` goes with it. Only the
+    /// leader may, and the first decision counts.
+    fn answer_plan<'a>(
+        &'a self,
+        of: &'a AgentName,
+        request_id: &'a AskId,
+        decision: Decision,
+        feedback: Option<String>,
+    ) -> BoxFuture<'a, Result<(), MailError>>;
 }
 
 /// A message from a task to the agent that launched it, under an id that was fixed before.
@@ -88,6 +99,8 @@ pub trait BackgroundTask: Send + Sync {
 /// A call that needs a person.
 #[derive(Debug, Clone)]
 pub struct AskRequest {
+    /// What is asked.
+    pub kind: AskKind,
     /// The asking agent.
     pub context: Arc<AgentContext>,
     /// The call.
@@ -104,6 +117,8 @@ pub struct AskRequest {
     pub suggestions: Vec<Suggestion>,
     /// What the hooks of this process have decided already.
     pub hook: Option<HookWord>,
+    /// For a plan: the modes to go on in; a plain yes means the first.
+    pub modes: Vec<PermissionMode>,
 }
 
 /// What a `PermissionRequest` hook decided.
@@ -144,6 +159,10 @@ pub enum Answer {
         updated_input: Option<Box<RawValue>>,
         /// Who.
         by: String,
+        /// For a plan: the mode that was chosen.
+        mode: Option<PermissionMode>,
+        /// For a question: what was said.
+        answers: Vec<QuestionAnswer>,
     },
     /// Nobody is there to answer, with the reason.
     Nobody(String),
@@ -160,6 +179,9 @@ pub trait PermissionBroker: Send + Sync {
 
     /// Where that happens.
     fn place(&self) -> AskPlace;
+    /// The mode of the leader as it is now, which no approval of a plan goes beyond; `default` where it
+    /// cannot be found out.
+    fn leaders_mode(&self) -> BoxFuture<'_, PermissionMode>;
 }
 
 /// Tells that something others write to may have changed. A hint: look to know.

@@ -228,6 +228,7 @@ fn permissions(parent: &AgentCore, mode: PermissionMode, rules: Vec<Rule>, cwd: 
         own.closed.clone(),
         own.own_output.clone(),
     )
+    .below(own.mode())
 }
 
 /// Builds it, with a mailbox of its own.

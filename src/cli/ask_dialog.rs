@@ -3,11 +3,15 @@
 //! Shows everything that will run, as it will run: characters that could hide or reorder a part of
 //! it are written out, and what is too long says how much is missing and where the whole is.
 
+pub mod plan;
+pub mod question;
+
+use super::ask_group::together;
 use super::status;
 use super::text::{clean, rows};
 use super::view::style_of;
 use crate::store::clock;
-use crate::wire::ask::Ask;
+use crate::wire::ask::{Ask, AskKind};
 use crate::wire::permission::Behavior;
 use anstyle::{AnsiColor, Style};
 use serde_json::{Map, Value};
@@ -24,45 +28,122 @@ pub struct Place {
     pub of: usize,
 }
 
+/// What is on the screen: an ask, those beside it that the same answer serves, and how far it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    /// The ask.
+    pub ask: &'a Ask,
+    /// Others that want the same.
+    pub same: &'a [&'a Ask],
+    /// Of several questions the one that is asked now, from 0.
+    pub at: usize,
+}
+
+impl<'a> From<&'a Ask> for Shown<'a> {
+    fn from(ask: &'a Ask) -> Self {
+        Self { ask, same: &[], at: 0 }
+    }
+}
+
+/// The left edge of a dialog.
+struct Bar {
+    edge: String,
+    room: usize,
+}
+
+impl Bar {
+    fn line(&self, text: &str) -> String {
+        format!("{}{text}", self.edge)
+    }
+
+    /// Leaves out what is too much, and says where the whole is.
+    fn cut(&self, lines: &mut Vec<String>, most: usize, ask: &Ask) {
+        let hidden = lines.len().saturating_sub(most);
+        if hidden > 0 {
+            let dim = Style::new().dimmed();
+            lines.truncate(most);
+            lines.push(self.line(&format!("{dim}… {hidden} more rows: festoon ask show {}{dim:#}", ask.id)));
+        }
+    }
+}
+
+fn frame() -> Style {
+    Style::new().fg_color(Some(AnsiColor::Yellow.into()))
+}
+
+/// The last line of a dialog: keys with what they do, and a word after them.
+fn key_line(keys: &[(String, String)], word: &str) -> String {
+    let (frame, dim, bold) = (frame(), Style::new().dimmed(), Style::new().bold());
+    let keys: Vec<String> = keys.iter().map(|(key, does)| format!("{bold}{key}{bold:#} {does}")).collect();
+    format!("{frame}└{frame:#} {} {dim}— {word}{dim:#}", keys.join(&format!(" {dim}·{dim:#} ")))
+}
+
 /// The block of lines that asks a person, with the choices as keys.
-pub fn dialog(ask: &Ask, color: Option<&str>, place: Place, columns: usize) -> Vec<String> {
-    let frame = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
-    let dim = Style::new().dimmed();
-    let key = Style::new().bold();
-    let mut lines = vec![headline(ask, color, place)];
-    let bar = format!("{frame}│{frame:#} ");
-    let room = columns.saturating_sub(3).max(20);
+pub fn dialog<'a>(
+    shown: impl Into<Shown<'a>>,
+    color: Option<&str>,
+    place: Place,
+    columns: usize,
+) -> Vec<String> {
+    let shown = shown.into();
+    let ask = shown.ask;
+    let (frame, dim) = (frame(), Style::new().dimmed());
+    let bar = Bar { edge: format!("{frame}│{frame:#} "), room: columns.saturating_sub(3).max(20) };
+    let mut lines = vec![headline(shown, color, place)];
+    let notes = |lines: &mut Vec<String>, notes: &[(&str, &str)]| {
+        for (label, text) in notes {
+            let text = clean(text).replace('\n', " ");
+            let text = format!("{label}: {text}");
+            lines.extend(rows(&text, bar.room).iter().map(|r| bar.line(&format!("{dim}{r}{dim:#}"))));
+        }
+    };
+    match ask.kind {
+        AskKind::Permission | AskKind::Sandbox => {
+            lines.extend(action(ask, &bar));
+            notes(&mut lines, &[("in", &ask.cwd), ("why", &ask.rule)]);
+            lines.extend(permission_footer(ask, bar.room));
+        }
+        AskKind::Plan => {
+            lines.extend(plan::body(ask, &bar));
+            notes(&mut lines, &[("in", &ask.cwd)]);
+            lines.push(plan::footer(ask));
+        }
+        AskKind::Question => {
+            let questions = ask.questions();
+            lines.extend(question::body(questions.get(shown.at), &bar));
+            lines.push(question::footer(questions.get(shown.at)));
+        }
+    }
+    lines
+}
+
+/// What would be done, line by line.
+fn action(ask: &Ask, bar: &Bar) -> Vec<String> {
     let mut action = Vec::new();
     for (mark, text) in parts(ask) {
         let style = mark.style();
         for line in clean(&text).lines() {
             // The sign stands where a line of the text begins, not where the terminal's width broke it.
-            action.extend(rows(line, room - 2).into_iter().enumerate().map(|(i, row)| {
+            action.extend(rows(line, bar.room - 2).into_iter().enumerate().map(|(i, row)| {
                 let sign = if i == 0 { mark.sign() } else { ' ' };
-                format!("{bar}{style}{sign} {row}{style:#}")
+                bar.line(&format!("{style}{sign} {row}{style:#}"))
             }));
         }
     }
-    let hidden = action.len().saturating_sub(MAX_ROWS);
-    if hidden > 0 {
-        action.truncate(MAX_ROWS);
-        action.push(format!("{bar}{dim}… {hidden} more rows: festoon ask show {}{dim:#}", ask.id));
-    }
-    lines.extend(action);
-    for (label, text) in [("in", &ask.cwd), ("why", &ask.rule)] {
-        let text = clean(text);
-        let text = text.replace('\n', " ");
-        lines.extend(rows(&format!("{label}: {text}"), room).iter().map(|r| format!("{bar}{dim}{r}{dim:#}")));
-    }
+    bar.cut(&mut action, MAX_ROWS, ask);
+    action
+}
+
+fn permission_footer(ask: &Ask, room: usize) -> Vec<String> {
+    let dim = Style::new().dimmed();
     let always = always(ask);
-    let scopes = if always.is_empty() {
-        String::new()
-    } else {
-        format!(" {dim}·{dim:#} {key}s{key:#} session {dim}·{dim:#} {key}p{key:#} project")
-    };
-    lines.push(format!(
-        "{frame}└{frame:#} {key}y{key:#} once{scopes} {dim}·{dim:#} {key}n{key:#} no {dim}— a note may follow{dim:#}"
-    ));
+    let mut keys = vec![("y", "once")];
+    if !always.is_empty() {
+        keys.extend([("s", "session"), ("p", "project")]);
+    }
+    keys.push(("n", "no"));
+    let keys: Vec<_> = keys.into_iter().map(|(key, does)| (key.to_owned(), does.to_owned())).collect();
+    let mut lines = vec![key_line(&keys, "a note may follow")];
     if !always.is_empty() {
         let text = format!("s and p allow: {}", always.join(", "));
         lines.extend(rows(&clean(&text), room).iter().map(|r| format!("  {dim}{r}{dim:#}")));
@@ -71,17 +152,25 @@ pub fn dialog(ask: &Ask, color: Option<&str>, place: Place, columns: usize) -> V
 }
 
 /// One line about an ask, for lists and feeds.
-pub fn headline(ask: &Ask, color: Option<&str>, place: Place) -> String {
-    let frame = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
-    let dim = Style::new().dimmed();
+pub fn headline<'a>(shown: impl Into<Shown<'a>>, color: Option<&str>, place: Place) -> String {
+    let shown = shown.into();
+    let ask = shown.ask;
+    let (frame, dim) = (frame(), Style::new().dimmed());
     let style = style_of(color);
     let age = clock::millis_since(&ask.created_at).map(status::age).unwrap_or_default();
     let count = if place.of > 1 { format!(" ({} of {})", place.number, place.of) } else { String::new() };
-    format!(
-        "{frame}┌{frame:#} {style}{}{style:#} asks for {}{count} {dim}{age} ago{dim:#}",
-        who(ask),
-        clean(&ask.tool)
-    )
+    let names: Vec<String> = [ask].into_iter().chain(shown.same.iter().copied()).map(who).collect();
+    let many = names.len() > 1;
+    let wants = match ask.kind {
+        AskKind::Permission | AskKind::Sandbox if many => format!("ask for the same {}", clean(&ask.tool)),
+        AskKind::Permission | AskKind::Sandbox => format!("asks for {}", clean(&ask.tool)),
+        AskKind::Plan => "presents a plan".to_owned(),
+        AskKind::Question => match ask.questions().len() {
+            0 | 1 => "asks you".to_owned(),
+            all => format!("asks you, question {} of {all}", shown.at + 1),
+        },
+    };
+    format!("{frame}┌{frame:#} {style}{}{style:#} {wants}{count} {dim}{age} ago{dim:#}", together(&names))
 }
 
 /// The asking agent by name; one below a teammate or the leader with whom it works for.
@@ -163,14 +252,13 @@ fn take_text(input: &mut Map<String, Value>, key: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::wire::ask::AskKind;
     use crate::wire::ids::{AgentId, AgentName, AskId};
-    use crate::wire::permission::Suggestion;
+    use crate::wire::permission::{PermissionMode, Suggestion};
     use serde_json::json;
 
-    fn ask(tool: &str, input: Value) -> Ask {
+    pub fn ask(tool: &str, input: Value) -> Ask {
         Ask {
             id: AskId::new("a1"),
             kind: AskKind::Permission,
@@ -185,6 +273,7 @@ mod tests {
             project: None,
             rule: "mode default".into(),
             suggestions: vec![Suggestion { rule: "Bash(ls:*)".into(), behavior: Behavior::Allow }],
+            modes: Vec::new(),
             created_at: clock::now(),
             closed: None,
         }
@@ -209,6 +298,50 @@ mod tests {
              │ why: mode default\n\
              └ y once · s session · p project · n no — a note may follow\n\
              \u{20} s and p allow: Bash(ls:*)"
+        );
+    }
+
+    #[test]
+    fn a_plan_is_shown_whole_with_the_modes_to_go_on_in() {
+        let mut plan = ask("ExitPlanMode", json!({"plan": "# Do\n\n1. this\u{1b}[1m\n"}));
+        plan.kind = AskKind::Plan;
+        plan.modes = vec![PermissionMode::Default, PermissionMode::AcceptEdits];
+        assert_eq!(
+            plain(&plan, 80),
+            "┌ anna presents a plan (1 of 2) 0s ago\n\
+             │ # Do\n\
+             │ \n\
+             │ 1. this\\u{1b}[1m\n\
+             │ in: /src\n\
+             └ y yes, go on in default mode · a yes, go on in acceptEdits mode · n no — what follows goes to the agent"
+        );
+    }
+
+    #[test]
+    fn a_question_has_numbers_and_comes_one_by_one() {
+        let two = json!({"questions": [
+            {"question": "Which?", "header": "Store", "options": [
+                {"label": "A", "description": "fast"}, {"label": "B"}], "multiSelect": true},
+            {"question": "Why?", "options": []},
+        ]});
+        let mut asked = ask("AskUserQuestion", two);
+        asked.kind = AskKind::Question;
+        let at = |at| {
+            let shown = Shown { ask: &asked, same: &[], at };
+            let text = dialog(shown, None, Place { number: 1, of: 1 }, 80).join("\n");
+            anstream::adapter::strip_str(&text).to_string()
+        };
+        assert_eq!(
+            at(0),
+            "┌ anna asks you, question 1 of 2 0s ago\n\
+             │ [Store] Which?\n\
+             │   1  A — fast\n\
+             │   2  B\n\
+             └ skip no answer — numbers, as in 1,3, or your own words"
+        );
+        assert_eq!(
+            at(1),
+            "┌ anna asks you, question 2 of 2 0s ago\n│ Why?\n└ skip no answer — answer in your own words"
         );
     }
 

@@ -42,7 +42,7 @@ use crate::store::roster::Roster;
 use crate::store::{clock, lock, run};
 use crate::team::ask_hooks::AskHooks;
 use crate::team::backoff::TeamGate;
-use crate::team::bubble::FileBroker;
+use crate::team::bubble::{FileBroker, Tell};
 use crate::team::budget::{self, LimitLog};
 use crate::team::context::Team;
 use crate::team::executor::{BoxFuture, RunnerControl, RunnerExit, TeammateRunner};
@@ -483,7 +483,7 @@ async fn assemble(
     let runtime = make_runtime(setup, Arc::clone(&kit), definitions, servers.servers, observers, &team)?;
 
     runtime.kept.add(Arc::new(KeptTeam::new(team.clone())));
-    let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, None));
+    let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, Tell::Nobody));
     let host = Host {
         runtime: Arc::clone(&runtime),
         team: team.clone(),
@@ -537,6 +537,7 @@ async fn assemble(
     };
     let record = lead_record(&team, &run_id, full.clone())?;
     let reporter = Arc::new(Reporter::new(team.clone(), AgentName::team_lead(), record));
+    reporter.set_mode(mode);
     reporters.add(&reporter);
     let built = build(&runtime, agent_plan).await?;
     let unanswered = resumes && built.unanswered;
@@ -550,7 +551,7 @@ async fn assemble(
     reporter.set_state(AgentState::Idle).await?;
     drop(spawn_in(&context, Arc::clone(&reporter).flush(stop.clone())));
     let ask_hooks = AskHooks::start(team.clone(), Arc::clone(built.agent.core()), stop.clone());
-    let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, &stop);
+    let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, asks, &stop);
     let mut warnings = setup.loaded.warnings.clone();
     warnings.extend(trust::warning(&setup.cwd, &setup.withheld()));
     warnings.extend(servers.errors.into_iter().chain(servers.warnings));

@@ -141,8 +141,13 @@ pub fn line(event: &Event, faces: &Faces) -> Option<String> {
         EventKind::Ask => {
             let closed = text("closed");
             let tool = clean(text("tool"));
+            let wants = match text("kind") {
+                "plan" => "presents a plan:".to_owned(),
+                "question" => "asks:".to_owned(),
+                _ => format!("asks for {tool}:"),
+            };
             if closed.is_empty() {
-                format!("{warn}asks for {tool}:{warn:#} {}", head(text("summary")))
+                format!("{warn}{wants}{warn:#} {}", head(text("summary")))
             } else {
                 format!("{warn}may not use {tool}, {}:{warn:#} {}", head(closed), head(text("summary")))
             }
@@ -150,7 +155,13 @@ pub fn line(event: &Event, faces: &Faces) -> Option<String> {
         EventKind::Decision => {
             let note = Some(text("note")).filter(|n| !n.is_empty());
             let note = note.map(|n| format!(" — {}", head(n))).unwrap_or_default();
-            let word = if text("decision") == "allow" { "was allowed" } else { "was denied" };
+            let word = match (text("kind"), text("decision")) {
+                ("question", "allow") => "was answered",
+                ("plan", "allow") => "has its plan approved",
+                ("plan", _) => "has its plan rejected",
+                (_, "allow") => "was allowed",
+                _ => "was denied",
+            };
             format!("{dim}{word} by {}{dim:#}{note}", clean(text("by")))
         }
         EventKind::Idle => {

@@ -173,8 +173,11 @@ fn print(outcome: &Outcome, format: OutputFormat, printer: Option<Printer>) {
                 }
             }
             for denial in result.permission_denials.iter().filter(|d| d.nobody_to_ask) {
+                // No rule answers in the place of a person.
+                let asks_itself = matches!(denial.tool_name.as_str(), "AskUserQuestion" | "ExitPlanMode");
+                let allows = if asks_itself { "" } else { "--allowed-tools allows it, " };
                 out::warning(format!(
-                    "{} of {} was not run: {}; --allowed-tools allows it, --ask-timeout leaves time to answer",
+                    "{} of {} was not run: {}; {allows}--ask-timeout leaves time to answer",
                     denial.tool_name, denial.agent_id, denial.reason
                 ));
             }

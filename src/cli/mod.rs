@@ -3,7 +3,9 @@
 //! The only layer that prints, reads the environment, or wires the others together.
 
 pub mod args;
+pub mod ask_answer;
 pub mod ask_dialog;
+pub mod ask_group;
 mod background;
 pub mod blueprint;
 pub mod cleanup;

@@ -67,7 +67,8 @@ pub fn lines(agent: &AgentContext, event: &AgentEvent, beside: Beside) -> Vec<St
         AgentEvent::ToolEnded { is_error: true, head: text, .. } => {
             vec![format!("{warn}! {}{warn:#}", head(text))]
         }
-        AgentEvent::Waiting(true) if !told => vec![format!("{warn}waits for permission{warn:#}")],
+        AgentEvent::Waiting(true) if !told => vec![format!("{warn}waits for a person{warn:#}")],
+        AgentEvent::ModeChanged(mode) => vec![format!("{dim}mode:{dim:#} {}", mode.as_str())],
         AgentEvent::MailDelivered(mail) => {
             mail.iter().filter(|m| !told || m.origin == Origin::Outside).map(arrived).collect()
         }

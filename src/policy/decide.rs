@@ -100,7 +100,7 @@ pub fn decide(query: &Query<'_>) -> Verdict {
 }
 
 /// A rule as people know it.
-pub(super) fn named(rule: &Rule) -> String {
+pub fn named(rule: &Rule) -> String {
     let source = match rule.source {
         RuleSource::Managed => "managed settings",
         RuleSource::CommandLine => "command line",

@@ -51,6 +51,11 @@ pub fn is_wider(wanted: PermissionMode, own: PermissionMode) -> bool {
     width(wanted) > width(own)
 }
 
+/// `wanted`, or `own` where that is narrower.
+pub fn narrower(wanted: PermissionMode, own: PermissionMode) -> PermissionMode {
+    if is_wider(wanted, own) { own } else { wanted }
+}
+
 /// Narrows mode and rules for a child.
 ///
 /// `plan` is always honoured, whether the spawn or the definition says it: a kind of agent that only reads

@@ -15,6 +15,7 @@ use crate::wire::ids::{AgentId, AgentName, AskId, LineId, MessageId, RunId, Sess
 use crate::wire::mcp::{McpServer, McpTransport};
 use crate::wire::open::RawMap;
 use crate::wire::permission::{Decision, PermissionMode, Scope};
+use crate::wire::question::QuestionAnswer;
 use crate::wire::run::AgentState;
 use crate::wire::settings::{Durability, RetrySettings, Settings};
 use crate::wire::team::BackendType;
@@ -175,6 +176,7 @@ fn ask(id: &str) -> Ask {
         project: None,
         rule: "r".to_owned(),
         suggestions: Vec::new(),
+        modes: Vec::new(),
         created_at: clock::now(),
         closed: None,
     }
@@ -186,6 +188,12 @@ fn decision(id: &str, decision: Decision) -> DecisionRecord {
         decision,
         scope: Scope::Once,
         note: Some("nöte".to_owned()),
+        permission_mode: Some(PermissionMode::AcceptEdits),
+        answers: vec![QuestionAnswer {
+            question: "ä?".to_owned(),
+            selected: Vec::new(),
+            text: Some("ö".to_owned()),
+        }],
         updated_input: Some(raw(r#"{"n":1e2,"big":123456789012345678901}"#)),
         by: "user".to_owned(),
         at: clock::now(),

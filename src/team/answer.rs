@@ -5,12 +5,14 @@ use super::mailbox::{FileMailbox, Sender};
 use super::wake::Topic;
 use crate::store::error::StoreError;
 use crate::store::{asks, clock, project_rules};
-use crate::wire::ask::{Ask, AskStatus, DecisionRecord};
+use crate::wire::ask::{Ask, AskKind, AskStatus, DecisionRecord};
 use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, PermissionResponse};
+use crate::wire::frame_asks::{PlanApprovalResponse, QuestionResponse};
 use crate::wire::ids::{AgentName, AskId};
 use crate::wire::mail::{Draft, Wake};
-use crate::wire::permission::{Behavior, Decision, Scope};
+use crate::wire::permission::{Behavior, Decision, PermissionMode, Scope};
+use crate::wire::question::QuestionAnswer;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::path::PathBuf;
@@ -24,8 +26,44 @@ pub struct Word {
     pub scope: Scope,
     /// To the asking agent.
     pub note: Option<String>,
-    /// Who says it: `user`, `demo` …
+    /// Who says it: `user`, `demo`; `team-lead` for the leader's model …
     pub by: String,
+    /// To a plan that is approved: the mode to go on in.
+    pub mode: Option<PermissionMode>,
+    /// To a question: one answer a question.
+    pub answers: Vec<QuestionAnswer>,
+}
+
+impl Word {
+    /// A yes or no for this once, by a person.
+    pub fn once(decision: Decision, note: Option<String>, by: &str) -> Self {
+        Self { decision, scope: Scope::Once, note, by: by.to_owned(), mode: None, answers: Vec::new() }
+    }
+
+    /// Why this is no answer to that ask.
+    fn misfit(&self, ask: &Ask) -> Option<String> {
+        let id = &ask.id;
+        let yes = self.decision == Decision::Allow;
+        if ask.kind != AskKind::Permission && ask.kind != AskKind::Sandbox && self.scope != Scope::Once {
+            return Some(format!("{id} is answered once: a scope is for permissions"));
+        }
+        if let Some(mode) = self.mode.filter(|mode| !yes || !ask.modes.contains(mode)) {
+            let modes: Vec<&str> = ask.modes.iter().map(|mode| mode.as_str()).collect();
+            let which = match (ask.kind, yes) {
+                (AskKind::Plan, true) => format!("these can be: {}", modes.join(", ")),
+                _ => "a mode is for plans that are approved".to_owned(),
+            };
+            return Some(format!("the mode {} cannot be chosen for {id}; {which}", mode.as_str()));
+        }
+        match (ask.kind, yes) {
+            (AskKind::Question, true) if self.answers.len() != ask.questions().len() => {
+                Some(format!("{id} asks {} and got {}", ask.questions().len(), self.answers.len()))
+            }
+            (AskKind::Question, true) => None,
+            _ if !self.answers.is_empty() => Some(format!("{id} is no question: it takes a yes or a no")),
+            _ => None,
+        }
+    }
 }
 
 /// What became of an answer.
@@ -40,6 +78,8 @@ pub enum Answered {
     },
     /// Somebody was first.
     TooLate(AskStatus),
+    /// The ask is of another kind, or cannot be answered so; why. Nothing was decided.
+    Unfit(String),
     /// There is no such ask.
     Unknown,
 }
@@ -63,12 +103,17 @@ pub async fn answer_with(
     if status != AskStatus::Open {
         return Ok(Answered::TooLate(status));
     }
+    if let Some(why) = word.misfit(&ask) {
+        return Ok(Answered::Unfit(why));
+    }
     let record = DecisionRecord {
         ask_id: id.clone(),
         decision: word.decision,
         scope: word.scope,
         note: word.note.clone(),
         updated_input: updated_input.clone(),
+        permission_mode: word.mode,
+        answers: word.answers.clone(),
         by: word.by.clone(),
         at: clock::now(),
         sig: String::new(),
@@ -86,8 +131,13 @@ pub async fn answer_with(
     if word.scope == Scope::Project && word.decision == Decision::Allow {
         warnings.extend(remember(team, &ask).await.err().map(|e| e.to_string()));
     }
-    let fields = json!({ "askId": id, "decision": word.decision, "scope": word.scope, "by": word.by,
-                         "agentId": ask.agent_id, "note": word.note });
+    let mut fields = json!({ "askId": id, "kind": ask.kind, "decision": word.decision, "scope": word.scope,
+                             "by": word.by, "agentId": ask.agent_id, "note": word.note });
+    match ask.kind {
+        AskKind::Plan => fields["permissionMode"] = json!(word.mode),
+        AskKind::Question => fields["answers"] = json!(word.answers),
+        AskKind::Permission | AskKind::Sandbox => {}
+    }
     team.log(EventKind::Decision, &ask.reply_to, ask.incarnation, fields).await;
     warnings.extend(tell(team, &ask, &word, updated_input).await.err());
     Ok(Answered::Counts { ask: Box::new(ask), warnings })
@@ -108,17 +158,33 @@ async fn tell(
     word: &Word,
     updated_input: Option<Box<RawValue>>,
 ) -> Result<(), String> {
-    let response = PermissionResponse {
-        ask_id: ask.id.clone(),
-        decision: word.decision,
-        scope: word.scope,
-        updated_input,
-        note: word.note.clone(),
-        by: word.by.clone(),
-    };
     let text = format!("{} {} {}", word.by, word.decision.verb(), ask.id);
-    let draft = Draft::frame(FrameType::PermissionResponse, text, &response).map_err(|e| e.to_string())?;
-    let user = FileMailbox::new(team.clone(), AgentName::user(), 1, None);
-    let sent = user.post(&ask.reply_to, draft.waking(Wake::Queue), Sender::Trusted).await;
+    let note = word.note.clone();
+    let draft = match ask.kind {
+        AskKind::Permission | AskKind::Sandbox => {
+            let (decision, scope, by) = (word.decision, word.scope, word.by.clone());
+            let response =
+                PermissionResponse { ask_id: ask.id.clone(), decision, scope, updated_input, note, by };
+            Draft::frame(FrameType::PermissionResponse, text, &response)
+        }
+        AskKind::Plan => {
+            let response = PlanApprovalResponse {
+                request_id: ask.id.clone(),
+                approved: word.decision == Decision::Allow,
+                feedback: note,
+                permission_mode: word.mode,
+            };
+            Draft::frame(FrameType::PlanApprovalResponse, text, &response)
+        }
+        AskKind::Question => {
+            let response = QuestionResponse { ask_id: ask.id.clone(), answers: word.answers.clone(), note };
+            Draft::frame(FrameType::QuestionResponse, text, &response)
+        }
+    };
+    let draft = draft.map_err(|e| e.to_string())?;
+    let lead = AgentName::team_lead();
+    let from = if word.by == lead.as_str() { lead } else { AgentName::user() };
+    let mailbox = FileMailbox::new(team.clone(), from, 1, None);
+    let sent = mailbox.post(&ask.reply_to, draft.waking(Wake::Queue), Sender::Trusted).await;
     sent.map(drop).map_err(|e| e.what)
 }

@@ -19,7 +19,7 @@ use crate::store::transcript;
 use crate::wire::ask::{Ask, AskKind};
 use crate::wire::hooks::{HookEvent, HookSettings};
 use crate::wire::ids::AskId;
-use crate::wire::permission::{PermissionMode, Scope};
+use crate::wire::permission::PermissionMode;
 use crate::wire::team::BackendType;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -162,7 +162,7 @@ impl One {
             self.notice(notice.clone());
         }
         let Some(said) = HookWord::of(outcome) else { return false };
-        let word = Word { decision: said.decision, scope: Scope::Once, note: said.note, by: HOOK.to_owned() };
+        let word = Word::once(said.decision, said.note, HOOK);
         match answer_with(&self.team, &ask.id, word, said.updated_input).await {
             // A person may have been faster, from another terminal.
             Ok(_) => true,

@@ -2,22 +2,25 @@
 //!
 //! The asking process makes the ask file and waits for the decision file; that one is signed, created
 //! once, and the only truth. A response by mail, a watch and a slow look all only say: look now.
+//! The plan of a teammate is put before the leader's model as well, which may decide like a person.
 
 use super::context::Team;
 use super::wake::{Signal, Topic};
+use crate::agent::context::Tier;
 use crate::agent::ports::{
     Answer, AskPlace, AskRequest, BoxFuture, HOOK, HookWord, Mailbox, PermissionBroker,
 };
 use crate::store::error::StoreError;
-use crate::store::{asks, clock};
+use crate::store::{asks, clock, run};
 use crate::wire::ask::{Ask, AskKind, Closed, DecisionRecord};
 use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, PermissionRequest};
+use crate::wire::frame_asks::{PlanApprovalRequest, QuestionRequest};
 use crate::wire::ids::{AgentName, AskId};
-use crate::wire::mail::{Draft, Wake};
-use crate::wire::permission::Scope;
+use crate::wire::mail::{Draft, MAX_SUMMARY_CHARS, Wake};
+use crate::wire::permission::{PermissionMode, Scope};
 use crate::wire::worker::AskPolicy;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -25,18 +28,28 @@ use tokio_util::sync::CancellationToken;
 /// Why an ask is closed when nobody could be asked; counted at the end of a headless run.
 pub const NOBODY: &str = "nobody is there to answer";
 
+/// Who hears of an ask by mail, beside the file that everyone finds.
+#[derive(Clone)]
+pub enum Tell {
+    /// Nobody: the leader itself asks.
+    Nobody,
+    /// The leader's model, of plans: the leader's process sees the files.
+    Plans(Arc<dyn Mailbox>),
+    /// The leader, of everything: it is another process.
+    All(Arc<dyn Mailbox>),
+}
+
 /// The broker of all agents of one process.
 pub struct FileBroker {
     team: Team,
     policy: AskPolicy,
-    /// The mailbox through which the leader is told; `None` in the leader's own process.
-    mail: Option<Arc<dyn Mailbox>>,
+    tell: Tell,
 }
 
 impl FileBroker {
-    /// A broker; `mail` is given in worker processes.
-    pub fn new(team: Team, policy: AskPolicy, mail: Option<Arc<dyn Mailbox>>) -> Self {
-        Self { team, policy, mail }
+    /// A broker.
+    pub fn new(team: Team, policy: AskPolicy, tell: Tell) -> Self {
+        Self { team, policy, tell }
     }
 
     async fn ask(&self, request: AskRequest, cancel: &CancellationToken) -> Result<Answer, StoreError> {
@@ -46,16 +59,22 @@ impl FileBroker {
         if let Some(word) = request.hook {
             return self.decided(ask, word).await;
         }
-        if self.policy == AskPolicy::Deny {
+        // With nobody at a terminal the leader's model can still look at a teammate's plan.
+        let by_leader = ask.kind == AskKind::Plan && request.context.tier == Tier::Teammate;
+        if self.policy == AskPolicy::Deny && !by_leader {
             let closed = Closed { at: clock::now(), reason: NOBODY.to_owned() };
             self.store(Ask { closed: Some(closed), ..ask }).await?;
             return Ok(Answer::Nobody(
                 "nobody is there to answer (headless, without --ask-timeout)".to_owned(),
             ));
         }
-        let message = self.tell_leader(&ask);
+        let message = match &self.tell {
+            Tell::All(mail) => draft(&ask).map(|draft| (mail, draft)),
+            Tell::Plans(mail) if by_leader => draft(&ask).map(|draft| (mail, draft)),
+            Tell::Plans(_) | Tell::Nobody => None,
+        };
         self.store(ask).await?;
-        if let (Some(mail), Some(draft)) = (&self.mail, message)
+        if let Some((mail, draft)) = message
             && let Err(error) = mail.send(&AgentName::team_lead(), draft).await
         {
             // The file stands and every terminal lists it; the leader's own watch finds it too.
@@ -82,12 +101,14 @@ impl FileBroker {
             scope: Scope::Once,
             note: word.note,
             updated_input: word.updated_input,
+            permission_mode: None,
+            answers: Vec::new(),
             by: HOOK.to_owned(),
             at: clock::now(),
             sig: String::new(),
         };
         let (agent, incarnation) = (ask.reply_to.clone(), ask.incarnation);
-        let fields = json!({ "askId": ask.id, "decision": record.decision, "scope": record.scope, "by": record.by,
+        let fields = json!({ "askId": ask.id, "kind": ask.kind, "decision": record.decision, "scope": record.scope, "by": record.by,
                              "agentId": ask.agent_id, "note": record.note });
         let (paths, keys, file) =
             (self.team.paths.clone(), self.team.keys.clone(), self.team.paths.ask(&ask.id));
@@ -107,6 +128,8 @@ impl FileBroker {
             note: record.note,
             updated_input: record.updated_input,
             by: record.by,
+            mode: None,
+            answers: Vec::new(),
         })
     }
 
@@ -125,6 +148,9 @@ impl FileBroker {
         };
         loop {
             if let Some(answer) = self.look(id).await? {
+                return Ok(answer);
+            }
+            if let Some(answer) = self.closed(id).await? {
                 return Ok(answer);
             }
             let over = async {
@@ -154,6 +180,20 @@ impl FileBroker {
         self.team.disk.run(&file, move || asks::close(&paths, &ask, &reason)).await?;
         self.team.hub.poke(Topic::Asks);
         Ok(self.look(id).await?.unwrap_or(answer))
+    }
+
+    /// What it means that somebody else closed the ask.
+    async fn closed(&self, id: &AskId) -> Result<Option<Answer>, StoreError> {
+        let (paths, ask) = (self.team.paths.clone(), id.clone());
+        let file = paths.ask(id);
+        let found = self.team.disk.run(&file, move || asks::load(&paths, &ask)).await?;
+        let Some(closed) = found.and_then(|ask| ask.known.closed) else { return Ok(None) };
+        // An answer may have come between the two looks.
+        let answer = match closed.reason.as_str() {
+            NOBODY => Answer::Nobody("nobody is there to answer, and the leader did not".to_owned()),
+            _ => Answer::Cancelled,
+        };
+        Ok(Some(self.look(id).await?.unwrap_or(answer)))
     }
 
     async fn store(&self, ask: Ask) -> Result<(), StoreError> {
@@ -186,37 +226,72 @@ impl FileBroker {
             note: record.note,
             updated_input: record.updated_input,
             by: record.by,
+            mode: record.permission_mode,
+            answers: record.answers,
         }))
-    }
-
-    fn tell_leader(&self, ask: &Ask) -> Option<Draft> {
-        self.mail.as_ref()?;
-        let request = PermissionRequest {
-            ask_id: ask.id.clone(),
-            tool_name: ask.tool.clone(),
-            tool_use_id: ask.tool_use_id.clone(),
-            input: ask.input.clone(),
-            description: ask.description.clone(),
-            rule: ask.rule.clone(),
-            suggestions: ask.suggestions.clone(),
-            cwd: ask.cwd.clone(),
-        };
-        let text = format!("{} asks to {}", ask.agent_id, ask.description);
-        Draft::frame(FrameType::PermissionRequest, text, &request).ok().map(|d| d.waking(Wake::Queue))
     }
 }
 
+/// Word to the leader that an ask is there.
+fn draft(ask: &Ask) -> Option<Draft> {
+    let who = ask.agent_id.as_str();
+    let name = who.split_once('@').map_or(who, |(name, _)| name);
+    let draft = match ask.kind {
+        AskKind::Permission | AskKind::Sandbox => {
+            let request = PermissionRequest {
+                ask_id: ask.id.clone(),
+                tool_name: ask.tool.clone(),
+                tool_use_id: ask.tool_use_id.clone(),
+                input: ask.input.clone(),
+                description: ask.description.clone(),
+                rule: ask.rule.clone(),
+                suggestions: ask.suggestions.clone(),
+                cwd: ask.cwd.clone(),
+            };
+            let text = format!("{who} asks to {}", ask.description);
+            Draft::frame(FrameType::PermissionRequest, text, &request).map(|d| d.waking(Wake::Queue))
+        }
+        AskKind::Question => {
+            let request = QuestionRequest { ask_id: ask.id.clone(), questions: ask.questions() };
+            let text = format!("{who} asks: {}", ask.description);
+            Draft::frame(FrameType::QuestionRequest, text, &request).map(|d| d.waking(Wake::Queue))
+        }
+        AskKind::Plan => {
+            let request =
+                PlanApprovalRequest { request_id: ask.id.clone(), plan: ask.plan().unwrap_or_default() };
+            let text = format!("{name} asks for approval of its plan and waits.");
+            let summary: String = ask.description.chars().take(MAX_SUMMARY_CHARS).collect();
+            Draft::frame(FrameType::PlanApprovalRequest, text, &request)
+                .map(|draft| Draft { summary: Some(summary), ..draft })
+        }
+    };
+    draft.inspect_err(|error| tracing::error!(%error, "an ask could not be encoded")).ok()
+}
+
 /// What the event log says of an ask.
-fn ask_fields(ask: &Ask) -> serde_json::Value {
-    json!({ "askId": ask.id, "agentId": ask.agent_id, "tool": ask.tool, "summary": ask.description,
-            "reason": ask.rule, "closed": ask.closed.as_ref().map(|c| c.reason.clone()) })
+fn ask_fields(ask: &Ask) -> Value {
+    let mut fields = json!({ "askId": ask.id, "kind": ask.kind, "agentId": ask.agent_id, "tool": ask.tool,
+                             "summary": ask.description, "reason": ask.rule,
+                             "closed": ask.closed.as_ref().map(|c| c.reason.clone()) });
+    match ask.kind {
+        AskKind::Plan => {
+            fields["plan"] = json!(ask.plan());
+            fields["modes"] = json!(ask.modes);
+        }
+        AskKind::Question => {
+            let input: Value = serde_json::from_str(ask.input.get()).unwrap_or_default();
+            fields["questions"] = input["questions"].clone();
+        }
+        AskKind::Permission | AskKind::Sandbox => {}
+    }
+    fields
 }
 
 fn make(request: &AskRequest) -> Ask {
     let context = &request.context;
     Ask {
         id: AskId::generate(),
-        kind: AskKind::Permission,
+        kind: request.kind,
         agent_id: context.id.clone(),
         reply_to: context.root.clone(),
         incarnation: context.incarnation,
@@ -228,6 +303,7 @@ fn make(request: &AskRequest) -> Ask {
         project: Some(context.session_cwd.display().to_string()),
         rule: request.rule.clone(),
         suggestions: request.suggestions.clone(),
+        modes: request.modes.clone(),
         created_at: clock::now(),
         closed: None,
     }
@@ -239,9 +315,19 @@ impl PermissionBroker for FileBroker {
     }
 
     fn place(&self) -> AskPlace {
-        match (self.policy, &self.mail) {
-            (AskPolicy::Deny, _) | (AskPolicy::Wait | AskPolicy::WaitSeconds(_), None) => AskPlace::Here,
-            (AskPolicy::Wait | AskPolicy::WaitSeconds(_), Some(_)) => AskPlace::Elsewhere,
+        match (self.policy, &self.tell) {
+            (AskPolicy::Wait | AskPolicy::WaitSeconds(_), Tell::All(_)) => AskPlace::Elsewhere,
+            (AskPolicy::Deny, _) | (_, Tell::Nobody | Tell::Plans(_)) => AskPlace::Here,
         }
+    }
+
+    fn leaders_mode(&self) -> BoxFuture<'_, PermissionMode> {
+        Box::pin(async {
+            let paths = self.team.paths.clone();
+            let file = paths.run(&AgentName::team_lead());
+            let record = self.team.disk.run(&file, move || run::load(&paths, &AgentName::team_lead())).await;
+            let record = record.inspect_err(|error| tracing::warn!(%error, "the leader's mode is not known"));
+            record.ok().flatten().and_then(|record| record.permission_mode).unwrap_or_default()
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::context::Team;
 use super::mailbox::FileMailbox;
+use super::plans;
 use super::pump::{Control, Pump};
 use super::reporter::{Reporter, Reporters};
 use super::supervisor::Supervisor;
@@ -13,8 +14,10 @@ use crate::agent::turn::{Agent, TurnEnd, TurnInput, TurnStatus};
 use crate::store::asks::OpenAsks;
 use crate::store::error::StoreError;
 use crate::store::run;
-use crate::wire::ids::{AgentName, RunId};
+use crate::wire::ask::{Ask, AskKind};
+use crate::wire::ids::{AgentName, AskId, RunId};
 use crate::wire::run::AgentState;
+use crate::wire::worker::AskPolicy;
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -46,6 +49,8 @@ pub struct Lead {
     asks: Arc<OpenAsks>,
     /// Whether the last turn ended at a budget: mail starts none then, for its answer would not begin.
     held: bool,
+    /// Who answers asks beside the model.
+    policy: AskPolicy,
 }
 
 /// What one look at the team saw; two equal looks in a row are one consistent picture, since every
@@ -55,6 +60,8 @@ struct Picture {
     members: Vec<(AgentName, RunId, AgentState, u64, u64, u64)>,
     lead_seq: u64,
     open_asks: usize,
+    /// Plans that only the leader's model could decide about, which it was shown and left alone.
+    left_alone: Vec<AskId>,
     busy: bool,
     /// Members whose record cannot be read, and why. Whether they live, the supervisor knows.
     damaged: Vec<(AgentName, String)>,
@@ -68,6 +75,7 @@ impl Lead {
         supervisor: Supervisor,
         reporter: Arc<Reporter>,
         reporters: Arc<Reporters>,
+        policy: AskPolicy,
         cancel: &CancellationToken,
     ) -> Self {
         let (out, mut controls) = mpsc::unbounded_channel();
@@ -83,7 +91,8 @@ impl Lead {
                         members.answered(from, request_id, refused);
                     }
                     Control::Interrupt => interrupt.send_modify(|n| *n += 1),
-                    Control::Leave { .. } | Control::StopTask(_) => {}
+                    // It ends with its process, and takes no orders.
+                    Control::Leave { .. } | Control::StopTask(_) | Control::Mode(_) | Control::Rules(_) => {}
                 }
             }
         }));
@@ -96,6 +105,7 @@ impl Lead {
             interrupts,
             asks: Arc::default(),
             held: false,
+            policy,
         }
     }
 
@@ -191,7 +201,11 @@ impl Lead {
             if !first.busy {
                 self.supervisor.look().await;
                 if first == self.look().await? && !self.has_mail().await {
-                    return Ok(Settled::Quiet);
+                    if first.left_alone.is_empty() {
+                        return Ok(Settled::Quiet);
+                    }
+                    plans::close(self.team(), first.left_alone).await?;
+                    continue;
                 }
             }
             tokio::select! {
@@ -210,12 +224,20 @@ impl Lead {
         let background = self.agent.core().runtime.background.all_at_work();
         let living = self.supervisor.living().await;
         let (team, queue) = (self.team().clone(), Arc::clone(&self.asks));
+        let (mailbox, by_model) = (Arc::clone(&self.mailbox), self.policy == AskPolicy::Deny);
         let dir = team.paths.dir().to_owned();
         let disk = team.disk.clone();
         // At a budget nobody begins anything; what is unread stays.
         let held = self.held;
         disk.run(&dir, move || {
             let mut picture = Picture { busy: background > 0, ..Picture::default() };
+            let open = queue.look(&team.paths)?;
+            let left_alone =
+                |ask: &&Ask| by_model && ask.kind == AskKind::Plan && mailbox.shown_plans().has(&ask.id);
+            picture.open_asks = open.len();
+            picture.left_alone = open.iter().filter(left_alone).map(|ask| ask.id.clone()).collect();
+            let waits_in_vain =
+                |name: &AgentName| open.iter().filter(left_alone).any(|ask| &ask.reply_to == name);
             for name in living {
                 let counts = match team.inbox(&name).counts() {
                     Ok(counts) => counts,
@@ -228,9 +250,10 @@ impl Lead {
                 };
                 match run::load(&team.paths, &name) {
                     Ok(Some(record)) => {
+                        let waits = record.state == AgentState::Waiting && waits_in_vain(&name);
                         let will_work = counts.waiting_turn > 0 && !held;
-                        picture.busy |=
-                            record.state != AgentState::Idle || will_work || record.background > 0;
+                        let begins = record.state != AgentState::Idle || will_work;
+                        picture.busy |= record.background > 0 || (!waits && begins);
                         picture.members.push((
                             name,
                             record.run_id.clone(),
@@ -248,8 +271,7 @@ impl Lead {
                 }
             }
             picture.lead_seq = team.inbox(&AgentName::team_lead()).counts()?.last_seq;
-            picture.open_asks = queue.look(&team.paths)?.len();
-            picture.busy |= picture.open_asks > 0;
+            picture.busy |= picture.open_asks > picture.left_alone.len();
             picture.members.sort_by(|a, b| a.0.cmp(&b.0));
             Ok(picture)
         })

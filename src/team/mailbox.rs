@@ -1,6 +1,7 @@
 //! The mailbox of one agent on the inbox files: checks the recipient, stores, wakes.
 
 use super::context::{Team, latest};
+use super::plans::{self, ShownPlans};
 use super::rate::SendRate;
 use super::wake::{Signal, Topic};
 use crate::agent::ports::{BoxFuture, MailError, Mailbox};
@@ -9,8 +10,9 @@ use crate::store::error::StoreError;
 use crate::store::inbox::InboxNotice;
 use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, ShutdownAnswer, ShutdownRequest};
-use crate::wire::ids::{AgentName, MessageId, is_subagent};
+use crate::wire::ids::{AgentName, AskId, MessageId, is_subagent};
 use crate::wire::mail::{Claimed, Draft, MAX_SUMMARY_CHARS, MAX_TEXT_CHARS, Message, Origin, Receipt, Wake};
+use crate::wire::permission::Decision;
 use crate::wire::team::{BackendType, TeamFile};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -48,6 +50,7 @@ pub struct FileMailbox {
     stuck: Mutex<Option<(Instant, HashSet<MessageId>)>>,
     delivered_seq: AtomicU64,
     shutdown: Mutex<Option<String>>,
+    plans: ShownPlans,
     leaving: CancellationToken,
 }
 
@@ -67,6 +70,7 @@ impl FileMailbox {
             stuck: Mutex::new(None),
             delivered_seq: AtomicU64::new(0),
             shutdown: Mutex::new(None),
+            plans: ShownPlans::default(),
             leaving: CancellationToken::new(),
         }
     }
@@ -105,6 +109,11 @@ impl FileMailbox {
     /// Closes it without an answer.
     pub fn drop_shutdown(&self) -> Option<String> {
         self.shutdown.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The plans that the model has been shown.
+    pub fn shown_plans(&self) -> &ShownPlans {
+        &self.plans
     }
 
     /// Cancelled once this agent has agreed to end.
@@ -308,6 +317,7 @@ impl Mailbox for FileMailbox {
             let mail: Vec<Claimed> = claimed.into_iter().filter(is_for_model).take(max).collect();
             for claimed in &mail {
                 self.note_forged(claimed).await;
+                self.plans.note(claimed);
                 if let Some(request) = shutdown_request(claimed) {
                     *self.shutdown.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.request_id);
                 }
@@ -386,6 +396,16 @@ impl Mailbox for FileMailbox {
             }
             Ok(())
         })
+    }
+
+    fn answer_plan<'a>(
+        &'a self,
+        of: &'a AgentName,
+        request_id: &'a AskId,
+        decision: Decision,
+        feedback: Option<String>,
+    ) -> BoxFuture<'a, Result<(), MailError>> {
+        Box::pin(plans::decide(&self.team, &self.me, of, request_id, decision, feedback))
     }
 }
 

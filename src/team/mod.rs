@@ -16,6 +16,7 @@ pub mod lifecycle;
 pub mod mailbox;
 mod meta;
 pub mod orphan;
+pub mod plans;
 pub mod post;
 pub mod pump;
 pub mod rate;

@@ -10,8 +10,10 @@ use crate::agent::ports::Mailbox;
 use crate::agent::transcript::{NewLine, Transcript};
 use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, PermissionResponse, ShutdownAnswer, ShutdownRequest, TaskStopRequest};
+use crate::wire::frame_asks::{ModeSetRequest, TeamPermissionUpdate};
 use crate::wire::ids::{AgentName, BackgroundId, MessageId, TEAM_LEAD, USER};
 use crate::wire::mail::{Claimed, Origin, Wake};
+use crate::wire::permission::{PermissionMode, Rule, RuleSource};
 use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -39,6 +41,10 @@ pub enum Control {
         /// Why not; `None` when it agrees.
         refused: Option<String>,
     },
+    /// The leader sets the mode.
+    Mode(PermissionMode),
+    /// The leader adds rules.
+    Rules(Vec<Rule>),
 }
 
 /// Reads the control frames of one agent.
@@ -128,16 +134,39 @@ impl Pump {
                 self.mailbox.team().hub.poke(Topic::Asks);
             }
             // The ask file is the truth; the frame makes sure the leader looks.
-            FrameType::PermissionRequest => self.mailbox.team().hub.poke(Topic::Asks),
+            FrameType::PermissionRequest | FrameType::QuestionRequest => {
+                self.mailbox.team().hub.poke(Topic::Asks);
+            }
+            FrameType::PlanApprovalResponse | FrameType::QuestionResponse => {
+                self.mailbox.team().hub.poke(Topic::Asks);
+            }
+            FrameType::ModeSetRequest if from.as_ref().is_some_and(AgentName::is_lead) => {
+                if let Some(request) = payload::<ModeSetRequest>(message) {
+                    self.tell(Control::Mode(request.mode));
+                }
+            }
+            FrameType::TeamPermissionUpdate if from.as_ref().is_some_and(AgentName::is_lead) => {
+                if let Some(update) = payload::<TeamPermissionUpdate>(message) {
+                    let rule = |text| Rule { text, behavior: update.behavior, source: RuleSource::Team };
+                    self.tell(Control::Rules(update.texts().into_iter().map(rule).collect()));
+                }
+            }
+            other @ (FrameType::ModeSetRequest | FrameType::TeamPermissionUpdate) => {
+                let reason =
+                    format!("{} is for the leader to send, not for {}", other.as_str(), message.from);
+                self.refuse(claimed, &reason).await;
+            }
             other => {
-                let fields = json!({ "reason": format!("this version does not act on {}", other.as_str()),
-                                     "messageId": claimed.id });
-                self.mailbox
-                    .team()
-                    .log(EventKind::Refused, self.mailbox.me(), self.mailbox.incarnation(), fields)
-                    .await;
+                let reason = format!("this version does not act on {}", other.as_str());
+                self.refuse(claimed, &reason).await;
             }
         }
+    }
+
+    async fn refuse(&self, claimed: &Claimed, reason: &str) {
+        let fields = json!({ "reason": reason, "messageId": claimed.id });
+        let mailbox = &self.mailbox;
+        mailbox.team().log(EventKind::Refused, mailbox.me(), mailbox.incarnation(), fields).await;
     }
 
     fn tell(&self, control: Control) {

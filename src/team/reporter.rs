@@ -10,6 +10,7 @@ use crate::agent::events::{AgentEvent, Observer};
 use crate::store::error::StoreError;
 use crate::store::{clock, run};
 use crate::wire::ids::AgentName;
+use crate::wire::permission::PermissionMode;
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::usage::{Money, Usage};
 use std::collections::HashMap;
@@ -75,6 +76,11 @@ impl Reporter {
     /// The record as it is now.
     pub fn record(&self) -> RunRecord {
         self.said().record.clone()
+    }
+
+    /// Notes the mode, to be written with the next change.
+    pub fn set_mode(&self, mode: PermissionMode) {
+        self.said().record.permission_mode = Some(mode);
     }
 
     /// Enters a state and writes it.
@@ -183,6 +189,9 @@ impl Reporter {
                     said.record.state = if waits { AgentState::Waiting } else { AgentState::Working };
                     said.record.since = clock::now();
                 }
+            }
+            AgentEvent::ModeChanged(mode) if agent.id == said.record.agent_id => {
+                said.record.permission_mode = Some(*mode);
             }
             AgentEvent::RoundStarted(_) => {}
             _ => return,

@@ -107,7 +107,7 @@ pub fn resolve(
         pane_id: None,
         incarnation,
         permission_mode: mode,
-        plan_mode_required: false,
+        plan_mode_required: request.mode == Some(PermissionMode::Plan),
         cwd: cwd.display().to_string(),
         worktree_path: None,
         session_id: session_id.clone(),

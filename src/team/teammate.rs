@@ -5,7 +5,7 @@
 //! with something under way.
 
 use super::below::{self, Below, stop_task};
-use super::bubble::FileBroker;
+use super::bubble::{FileBroker, Tell};
 use super::context::Team;
 use super::executor::{RunnerControl, RunnerExit};
 use super::mailbox::{FileMailbox, Sender};
@@ -18,6 +18,7 @@ use crate::agent::context::{AgentContext, Tier, spawn_in};
 use crate::agent::definitions::query_source;
 use crate::agent::first::first_message;
 use crate::agent::limits::{Slot, Slots};
+use crate::agent::modes;
 use crate::agent::permissions::Permissions;
 use crate::agent::ports::Mailbox;
 use crate::agent::runtime::Runtime;
@@ -31,6 +32,7 @@ use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, IdleNotification, IdleReason, ShutdownAnswer};
 use crate::wire::ids::AgentName;
 use crate::wire::mail::{Draft, Wake};
+use crate::wire::permission::PermissionMode;
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::task::{Task, TaskId, TaskStatus};
 use crate::wire::worker::WorkerSpec;
@@ -204,6 +206,10 @@ impl Teammate {
         let addendum = include_str!("../agent/prompts/teammate.md")
             .replace("{name}", spec.name.as_str())
             .replace("{team}", spec.team.as_str());
+        // Who plans first must be able to present the plan.
+        let plans = (spec.permission_mode == PermissionMode::Plan).then(|| modes::EXIT_PLAN_MODE.to_owned());
+        let always_tools = ALWAYS.map(str::to_owned).into_iter().chain(plans).collect();
+        reporter.set_mode(spec.permission_mode);
         let plan = AgentPlan {
             context,
             max_rounds: spec.definition.max_turns,
@@ -211,12 +217,15 @@ impl Teammate {
             model,
             permissions,
             parent_tools: None,
-            always_tools: ALWAYS.map(str::to_owned).to_vec(),
+            always_tools,
             mailbox: Some(Arc::clone(&port)),
             broker: Arc::new(FileBroker::new(
                 host.team.clone(),
                 spec.asks,
-                (host.asks == AskRoute::Mail).then(|| Arc::clone(&port)),
+                match host.asks {
+                    AskRoute::Memory => Tell::Plans(Arc::clone(&port)),
+                    AskRoute::Mail => Tell::All(Arc::clone(&port)),
+                },
             )),
             transcript: paths.member_sidechain(&spec.lead_session_id, &spec.agent_id, spec.incarnation),
             prefix_file: Some(paths.member_prefix(&spec.lead_session_id, &spec.agent_id, spec.incarnation)),
@@ -326,6 +335,8 @@ impl Teammate {
                         }
                         Control::StopTask(task) => stop_task(&core, task),
                         Control::ShutdownAnswer { .. } => {}
+                        Control::Mode(mode) => modes::change(&core, mode),
+                        Control::Rules(rules) => core.permissions.add_rules(rules),
                     }
                 }
             }
@@ -385,15 +396,13 @@ impl Teammate {
                 biased;
                 () = control.cancel.cancelled() => return Next::Leave(Leave::Cancelled),
                 () = raised, if self.held => {}
-                Some(word) = self.controls.recv() => {
-                    match word {
-                        Control::Leave { request_id } => {
-                            return Next::Leave(Leave::Agreed(Some(request_id)));
-                        }
-                        Control::StopTask(task) => stop_task(self.agent.core(), task),
-                        Control::Interrupt | Control::ShutdownAnswer { .. } => {}
-                    }
-                }
+                Some(word) = self.controls.recv() => match word {
+                    Control::Leave { request_id } => return Next::Leave(Leave::Agreed(Some(request_id))),
+                    Control::StopTask(task) => stop_task(self.agent.core(), task),
+                    Control::Mode(mode) => modes::change(self.agent.core(), mode),
+                    Control::Rules(rules) => self.agent.core().permissions.add_rules(rules),
+                    Control::Interrupt | Control::ShutdownAnswer { .. } => {}
+                },
                 () = self.mailbox.changed() => {}
             }
         }

@@ -1,7 +1,8 @@
 //! An ask and its decision, as files (contract §1, §16).
 
 use super::ids::{AgentId, AgentName, AskId};
-use super::permission::{Decision, Scope, Suggestion};
+use super::permission::{Decision, PermissionMode, Scope, Suggestion};
+use super::question::{Question, QuestionAnswer, Questions};
 use super::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -65,11 +66,47 @@ pub struct Ask {
     /// What "always" could mean.
     #[serde(default)]
     pub suggestions: Vec<Suggestion>,
+    /// For a plan: the modes in which the agent may go on once it is approved; a plain yes means the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modes: Vec<PermissionMode>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When nobody waits any more: written by the asking process, or by its leader when that has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
+}
+
+impl Ask {
+    /// What is asked, when it is a question and its input is well formed.
+    pub fn questions(&self) -> Vec<Question> {
+        match self.kind {
+            AskKind::Question => serde_json::from_str::<Questions>(self.input.get())
+                .map(|input| input.questions)
+                .unwrap_or_default(),
+            AskKind::Permission | AskKind::Plan | AskKind::Sandbox => Vec::new(),
+        }
+    }
+
+    /// The plan, when it is about one.
+    pub fn plan(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Input {
+            plan: String,
+        }
+        let is_plan = self.kind == AskKind::Plan;
+        is_plan.then(|| serde_json::from_str::<Input>(self.input.get()).ok())?.map(|input| input.plan)
+    }
+
+    /// Whether an answer to one can be the answer to the other: two permissions for the same call in the
+    /// same directory.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let input = |ask: &Self| serde_json::from_str::<serde_json::Value>(ask.input.get()).ok();
+        [self.kind, other.kind] == [AskKind::Permission; 2]
+            && self.tool == other.tool
+            && self.cwd == other.cwd
+            && (self.input.get() == other.input.get()
+                || (input(self).is_some() && input(self) == input(other)))
+    }
 }
 
 /// Why an ask was closed without an answer.
@@ -97,6 +134,12 @@ pub struct DecisionRecord {
     /// The input to run with instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_input: Option<Box<RawValue>>,
+    /// For a plan: the mode that was chosen to go on in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_mode: Option<PermissionMode>,
+    /// For a question: what was said, one a question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<QuestionAnswer>,
     /// Who decided: `user`, `hook:<name>`, `demo` …
     pub by: String,
     /// When.

@@ -55,17 +55,17 @@ frame_types! {
     TaskAssignment = "task_assignment",
     /// A task was completed.
     TaskCompleted = "task_completed",
-    /// A worker wants its plan approved.
+    /// [`super::frame_asks::PlanApprovalRequest`]
     PlanApprovalRequest = "plan_approval_request",
-    /// The answer to it.
+    /// [`super::frame_asks::PlanApprovalResponse`]
     PlanApprovalResponse = "plan_approval_response",
-    /// A worker asks the person a question.
+    /// [`super::frame_asks::QuestionRequest`]
     QuestionRequest = "question_request",
-    /// The answer to it.
+    /// [`super::frame_asks::QuestionResponse`]
     QuestionResponse = "question_response",
-    /// The leader sets the reader's permission mode.
+    /// [`super::frame_asks::ModeSetRequest`]
     ModeSetRequest = "mode_set_request",
-    /// Rules for every member.
+    /// [`super::frame_asks::TeamPermissionUpdate`]
     TeamPermissionUpdate = "team_permission_update",
     /// [`TaskNotification`]
     TaskNotification = "task_notification",
@@ -87,6 +87,7 @@ impl FrameType {
                 | Self::ShutdownRequest
                 | Self::ShutdownApproved
                 | Self::ShutdownRejected
+                | Self::PlanApprovalResponse
                 | Self::QuestionRequest
                 | Self::QuestionResponse
                 | Self::ModeSetRequest

@@ -1,6 +1,7 @@
 //! `run/<agent>.json`: what an agent says of itself (contract §6). Only that agent writes it.
 
 use super::ids::{AgentId, RunId};
+use super::permission::PermissionMode;
 use super::time::Timestamp;
 use super::usage::{Money, Usage};
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,9 @@ pub struct RunRecord {
     /// Its model, `provider:name`; the leader says it here, since it has no row in the roster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The mode it works in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_mode: Option<PermissionMode>,
     /// What it does.
     pub state: AgentState,
     /// Since when.
@@ -128,6 +132,7 @@ impl RunRecord {
             incarnation,
             run_id: run.clone(),
             model: None,
+            permission_mode: None,
             state: AgentState::Starting,
             since: now,
             pid: process.pid,

@@ -142,6 +142,7 @@ fn permissions(parent: &AgentCore, narrowed: &Narrowed, cwd: PathBuf) -> Permiss
         own.closed.clone(),
         own.own_output.clone(),
     )
+    .below(own.mode())
 }
 
 /// The parent's bytes with their address on disk.

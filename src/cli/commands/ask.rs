@@ -2,6 +2,7 @@
 //!
 //! The first answer counts; who comes later is told who was first.
 
+mod reply;
 mod show;
 
 use super::for_people;
@@ -17,11 +18,12 @@ use crate::store::paths::{Paths, TeamPaths};
 use crate::store::roster::Roster;
 use crate::store::sign::Keys;
 use crate::team::answer::{Answered, Word, answer};
+use crate::team::context::Team;
 use crate::team::session;
-use crate::wire::ask::{Ask, AskStatus, DecisionRecord};
+use crate::wire::ask::{Ask, AskKind, AskStatus, DecisionRecord};
 use crate::wire::error::ExitKind;
 use crate::wire::ids::{AskId, USER};
-use crate::wire::permission::{Decision, Scope};
+use crate::wire::permission::{Decision, PermissionMode, Scope};
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
@@ -51,6 +53,8 @@ pub enum Verb {
     Approve(Answer),
     /// Says no.
     Deny(Answer),
+    /// Answers a question.
+    Answer(reply::Args),
 }
 
 /// An answer.
@@ -65,6 +69,19 @@ pub struct Answer {
     /// For how long the answer holds.
     #[arg(long, value_enum, default_value_t = ScopeArg::Once)]
     pub scope: ScopeArg,
+    /// For a plan that is approved: the mode to go on in, one that `ask show` names.
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    pub mode: Option<PermissionMode>,
+    /// Gives the same answer to all open asks of the team that want the same call in the same directory.
+    #[arg(long)]
+    pub same: bool,
+}
+
+fn mode(name: &str) -> Result<PermissionMode, String> {
+    PermissionMode::from_name(name).ok_or_else(|| {
+        let names = PermissionMode::NAMES.map(|(name, _)| name);
+        format!("one of {}", names.join(", "))
+    })
 }
 
 /// For how long an answer holds.
@@ -108,6 +125,7 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
         Verb::Show { id } => show::show(&find(&Desk::new()?.paths, &id)?, &shared),
         Verb::Approve(word) => say(&Setup::new(shared)?, Decision::Allow, &word).await,
         Verb::Deny(word) => say(&Setup::new(shared)?, Decision::Deny, &word).await,
+        Verb::Answer(args) => reply::run(&Setup::new(shared)?, &args).await,
     }
 }
 
@@ -169,13 +187,17 @@ fn find(paths: &Paths, typed: &str) -> Result<Found, CliError> {
 /// Answers one after the other.
 async fn say(setup: &Setup, decision: Decision, word: &Answer) -> Result<Option<ExitKind>, CliError> {
     // All are looked up before the first is answered: a mistyped one changes nothing.
-    let found = word.ids.iter().map(|id| find(&setup.paths, id)).collect::<Result<Vec<_>, _>>()?;
+    let mut found = word.ids.iter().map(|id| find(&setup.paths, id)).collect::<Result<Vec<_>, _>>()?;
+    if word.same {
+        add_same(&setup.paths, &mut found)?;
+    }
+    let alone = found.len() == 1;
     let mut out = Out::default();
     let mut exit = None;
     for found in found {
         match say_one(setup, decision, word, &found, &mut out).await {
             Ok(()) => {}
-            Err(error) if word.ids.len() == 1 => return Err(error),
+            Err(error) if alone => return Err(error),
             Err(error) => {
                 error.show(setup.shared.json);
                 exit = Some(ExitKind::Failed);
@@ -183,6 +205,18 @@ async fn say(setup: &Setup, decision: Decision, word: &Answer) -> Result<Option<
         }
     }
     Ok(exit)
+}
+
+/// Adds the open asks that want the same as one of `found`.
+fn add_same(paths: &Paths, found: &mut Vec<Found>) -> Result<(), CliError> {
+    let (all, _) = all_asks(paths)?;
+    for other in all.into_iter().filter(|other| other.status == AskStatus::Open) {
+        let same = |known: &Found| known.team.name() == other.team.name() && known.ask.is_same(&other.ask);
+        if found.iter().any(same) && found.iter().all(|known| known.ask.id != other.ask.id) {
+            found.push(other);
+        }
+    }
+    Ok(())
 }
 
 async fn say_one(
@@ -195,14 +229,14 @@ async fn say_one(
     let id = &found.ask.id;
     let team = session::open_unwatched(&setup.paths, &setup.disk, found.team.name(), setup.durability())?;
     let scope = Scope::from(word.scope);
-    let said = Word { decision, scope, note: word.note.clone(), by: USER.to_owned() };
-    let ask = match answer(&team, id, said).await? {
-        Answered::Counts { ask, warnings } => {
-            warnings.iter().for_each(warning);
-            ask
-        }
-        Answered::TooLate(_) | Answered::Unknown => return Err(too_late(&team.paths, &team.keys, id)),
-    };
+    if found.ask.kind == AskKind::Question && decision == Decision::Allow {
+        return Err(CliError::usage(
+            format!("{id} is a question, which a yes does not answer"),
+            format!("festoon ask show {id}, then festoon ask answer {id} TEXT"),
+        ));
+    }
+    let said = Word { scope, mode: word.mode, ..Word::once(decision, word.note.clone(), USER) };
+    let ask = counted(&team, id, answer(&team, id, said).await?)?;
     let rules: Vec<&str> = match (decision, scope) {
         (Decision::Allow, Scope::Session | Scope::Project) => {
             ask.suggestions.iter().map(|suggestion| suggestion.rule.as_str()).collect()
@@ -210,9 +244,9 @@ async fn say_one(
         _ => Vec::new(),
     };
     if setup.shared.json {
-        return out
-            .json(&json!({ "id": id, "team": team.name, "agentId": ask.agent_id, "decision": decision,
-            "scope": scope, "note": word.note, "by": USER, "rules": rules }));
+        return out.json(&json!({ "id": id, "team": team.name, "agentId": ask.agent_id, "kind": ask.kind,
+            "decision": decision, "scope": scope, "mode": word.mode, "note": word.note, "by": USER,
+            "rules": rules }));
     }
     let verb = match decision {
         Decision::Allow => "allowed",
@@ -224,6 +258,20 @@ async fn say_one(
         out.line(format!("allowed for the {} as well: {}", scope.as_str(), words::line(&rules.join(", "))))?;
     }
     Ok(())
+}
+
+/// The ask whose answer counts, its warnings told; else why it does not.
+fn counted(team: &Team, id: &AskId, answered: Answered) -> Result<Box<Ask>, CliError> {
+    match answered {
+        Answered::Counts { ask, warnings } => {
+            warnings.iter().for_each(warning);
+            Ok(ask)
+        }
+        Answered::Unfit(why) => {
+            Err(CliError::usage(why, format!("`festoon ask show {id}` shows what is asked")))
+        }
+        Answered::TooLate(_) | Answered::Unknown => Err(too_late(&team.paths, &team.keys, id)),
+    }
 }
 
 /// Who was first, or why nobody waits any more.

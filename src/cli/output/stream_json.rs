@@ -153,6 +153,9 @@ impl Observer for Lines {
                 "agent_id": agent.id, "parent_tool_use_id": agent.parent_tool_use_id,
                 "compact_metadata": { "trigger": done.trigger.as_str(), "pre_tokens": done.pre_tokens,
                                       "post_tokens": done.post_tokens, "kept_messages": done.kept_messages } }),
+            AgentEvent::ModeChanged(mode) => json!({
+                "type": "system", "subtype": "mode", "session_id": agent.session, "agent_id": agent.id,
+                "permission_mode": mode }),
             AgentEvent::Notice(text) => json!({
                 "type": "system", "subtype": "notice", "session_id": agent.session, "agent_id": agent.id,
                 "text": text }),

@@ -3,6 +3,8 @@
 //! Decides what a line, a key or a signal means; carries out what needs no turn; and says what the
 //! session's loop has to do. Text for an agent that works is mail like any other, from `user`.
 
+mod modes;
+
 use super::asks::Asks;
 use super::console::{Console, Kind};
 use super::editor::Input;
@@ -85,6 +87,8 @@ pub struct Desk {
     core: Arc<AgentCore>,
     supervisor: Supervisor,
     user: FileMailbox,
+    /// For what the leader says to its teammates' processes.
+    leader: FileMailbox,
     question: Option<Question>,
     interrupted: Option<Instant>,
 }
@@ -102,6 +106,7 @@ impl Desk {
             core: Arc::clone(session.lead.agent.core()),
             supervisor: session.lead.supervisor.clone(),
             user: FileMailbox::new(team.clone(), AgentName::user(), 1, None),
+            leader: FileMailbox::new(team.clone(), AgentName::team_lead(), 1, None),
             team,
             question: None,
             interrupted: None,
@@ -145,7 +150,8 @@ impl Desk {
         match happening {
             Happening::Asks => {
                 if self.console.kind != Kind::Piped {
-                    self.asks.look(&self.console.printer).await?;
+                    let typed = self.console.shared.typed();
+                    self.asks.look(&self.console.printer, &typed).await?;
                 }
                 Ok(Step::Go)
             }
@@ -159,6 +165,10 @@ impl Desk {
             Happening::Input(Input::Interrupt { typed }) => self.interrupt(lead, typed).await,
             Happening::Input(Input::Escape) => {
                 Ok(if lead == Lead::Working { Step::Interrupt } else { Step::Go })
+            }
+            Happening::Input(Input::NextMode) => {
+                self.next_mode();
+                Ok(Step::Go)
             }
             Happening::Input(Input::End) if self.console.kind == Kind::Piped => Ok(leave()),
             Happening::Input(Input::End) => self.leave().await,
@@ -220,13 +230,14 @@ impl Desk {
             }
             Parsed::Text => {}
         }
-        if self.asks.take(&line, &self.console.printer).await? {
+        let mail = addressed(&line);
+        if mail.is_none() && self.asks.take(&line, &self.console.printer).await? {
             return Ok(Step::Go);
         }
-        if self.asks.is_shown() {
-            self.say("(sent as a message; the ask is still open: y, s, p or n answers it, /asks shows it)");
+        if let Some(hint) = self.asks.hint() {
+            self.say(&format!("(sent as a message; the ask is still open: {hint}, /asks shows it)"));
         }
-        if let Some((to, text)) = addressed(&line) {
+        if let Some((to, text)) = mail {
             self.mail(&to, text).await;
             return Ok(Step::Go);
         }
@@ -260,6 +271,8 @@ impl Desk {
                     .line(format!("{} — another one: festoon --model PROVIDER:NAME", self.core.model.full));
             }
             Slash::Mcp => printer.lines(&mcp::listing(&self.runtime.mcp)),
+            Slash::Mode => self.mode(&rest).await?,
+            Slash::Permissions => self.permissions(&rest).await?,
             Slash::Cost => printer.lines(&self.cost().await?),
             Slash::Compact => return Ok(Step::Compact(Some(rest).filter(|focus| !focus.is_empty()))),
             Slash::Quit => return self.leave().await,

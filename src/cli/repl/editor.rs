@@ -51,6 +51,8 @@ pub enum Input {
     },
     /// Esc.
     Escape,
+    /// Shift+Tab.
+    NextMode,
     /// Ctrl-D, or the end of standard input.
     End,
     /// The terminal is gone or cannot be read.
@@ -83,6 +85,11 @@ impl Shared {
             let _ = process::signal(&me, Signal::Interrupt);
             self.live.has_ended(CLOSE_PAUSE)
         })
+    }
+
+    /// What stands in the line now.
+    pub fn typed(&self) -> String {
+        self.line().clone()
     }
 
     fn line(&self) -> MutexGuard<'_, String> {
@@ -164,11 +171,12 @@ pub fn joined(text: &str) -> String {
     out
 }
 
-struct OnEscape(mpsc::UnboundedSender<Input>);
+/// A key that says something at once, and leaves the line as it is.
+struct OnKey(mpsc::UnboundedSender<Input>, Input);
 
-impl ConditionalEventHandler for OnEscape {
+impl ConditionalEventHandler for OnKey {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, _: &EventContext) -> Option<Cmd> {
-        let _ = self.0.send(Input::Escape);
+        let _ = self.0.send(self.1.clone());
         Some(Cmd::Noop)
     }
 }
@@ -193,10 +201,12 @@ pub fn start(
     let mut editor: LineEditor = Editor::with_config(config)?;
     let printer = editor.create_external_printer()?;
     editor.set_helper(Some(Assistant(shared.clone())));
-    editor.bind_sequence(
-        KeyEvent(KeyCode::Esc, Modifiers::NONE),
-        EventHandler::Conditional(Box::new(OnEscape(out.clone()))),
-    );
+    for (key, input) in [(KeyCode::Esc, Input::Escape), (KeyCode::BackTab, Input::NextMode)] {
+        editor.bind_sequence(
+            KeyEvent(key, Modifiers::NONE),
+            EventHandler::Conditional(Box::new(OnKey(out.clone(), input))),
+        );
+    }
     // A history that cannot be read is as good as none.
     for entry in history::load(paths).unwrap_or_default() {
         editor.add_history_entry(entry)?;

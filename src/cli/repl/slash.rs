@@ -19,6 +19,10 @@ pub enum Slash {
     Model,
     /// MCP servers.
     Mcp,
+    /// The permission mode, of the leader or a teammate.
+    Mode,
+    /// The rules.
+    Permissions,
     /// Tokens and money.
     Cost,
     /// Go on from a summary.
@@ -32,7 +36,15 @@ impl Slash {
     pub fn needs_rest(self) -> bool {
         match self {
             Self::Compact => true,
-            Self::Help | Self::Asks | Self::Team | Self::Model | Self::Mcp | Self::Cost | Self::Quit => false,
+            Self::Help
+            | Self::Asks
+            | Self::Team
+            | Self::Model
+            | Self::Mcp
+            | Self::Mode
+            | Self::Permissions
+            | Self::Cost
+            | Self::Quit => false,
         }
     }
 }
@@ -48,6 +60,14 @@ const TABLE: &[(Slash, Entry)] = &[
     (Slash::Team, Entry { name: "/team", help: "every agent: state, what it does, age, tokens, cost" }),
     (Slash::Model, Entry { name: "/model", help: "the model, and how to start with another one" }),
     (Slash::Mcp, Entry { name: "/mcp", help: "MCP servers: state, tools, what to do about errors" }),
+    (
+        Slash::Mode,
+        Entry { name: "/mode", help: "the mode; MODE sets it (also Shift+Tab), MODE NAME a teammate's" },
+    ),
+    (
+        Slash::Permissions,
+        Entry { name: "/permissions", help: "the rules; allow RULE (or ask, or deny) adds one" },
+    ),
     (Slash::Cost, Entry { name: "/cost", help: "tokens and money so far, by model" }),
     (
         Slash::Compact,
@@ -86,14 +106,15 @@ pub fn parse(line: &str) -> Parsed {
 /// The help, line by line.
 pub fn help() -> Vec<String> {
     let mut lines: Vec<String> =
-        TABLE.iter().map(|(_, entry)| format!("  {:<8} {}", entry.name, entry.help)).collect();
+        TABLE.iter().map(|(_, entry)| format!("  {:<12} {}", entry.name, entry.help)).collect();
     lines.extend(
         [
-            "  @name …  mail to a teammate",
-            "  y s p n  answer the ask that is shown: yes once, for the session, for the",
-            "           project, no; what follows goes to the agent as a note",
-            "  …\\       a backslash at the end: the text goes on in the next line",
-            "  Esc      interrupts the agent; Ctrl-C too, and twice asks to leave",
+            "  @name …      mail to a teammate",
+            "  y s p n      answer the ask that is shown: yes once, for the session, for the",
+            "               project, no; what follows goes to the agent as a note;",
+            "               a question takes a number, or your own words",
+            "  …\\           a backslash at the end: the text goes on in the next line",
+            "  Esc          interrupts the agent; Ctrl-C too, and twice asks to leave",
             "What you type while the agent works is delivered before its next step.",
             "A new conversation needs a new session: leave and start festoon again.",
         ]
@@ -109,6 +130,7 @@ mod tests {
     #[test]
     fn commands_paths_and_mistakes_are_told_apart() {
         assert_eq!(parse("/team "), Parsed::Command(Slash::Team, String::new()));
+        assert_eq!(parse(" /mode  plan anna"), Parsed::Command(Slash::Mode, "plan anna".into()));
         assert_eq!(parse("/taem"), Parsed::Unknown("/taem".into(), Some("/team")));
         assert_eq!(parse(" /compact  the API "), Parsed::Command(Slash::Compact, "the API".into()));
         assert_eq!(parse("/wibble now"), Parsed::Unknown("/wibble".into(), None));

@@ -38,6 +38,7 @@ pub async fn ask(
                 Some(Input::Line(line)) => line,
                 Some(Input::Escape) => return Said::No,
                 Some(Input::Interrupt { .. } | Input::End) => return Said::Leave(By::Person),
+                Some(Input::NextMode) => continue,
                 Some(Input::Broken(_)) | None => return Said::Leave(By::Signal),
             },
         };

@@ -96,6 +96,7 @@ pub(in crate::store) fn run_record(agent: &str, run: &str, state: AgentState) ->
         incarnation: 1,
         run_id: RunId::new(run),
         model: None,
+        permission_mode: None,
         state,
         since: clock::now(),
         pid: 1,

@@ -119,6 +119,8 @@ impl Work {
             run_id: RunId::generate(),
             asks: self.parts.defaults.asks,
             trusted: self.parts.defaults.trusted,
+            // A plan may have been approved since, or the leader may have said something else.
+            permission_mode: record.permission_mode.unwrap_or(old.permission_mode),
             ..old
         };
         let team = &self.parts.team;

@@ -155,6 +155,12 @@ impl AgentTool {
                     member.permission_mode.as_str(),
                     member.backend_type.as_str(),
                 );
+                if member.plan_mode_required {
+                    text.push_str(
+                        "\nIt starts in plan mode: its plan comes to you as a message with a request_id, and to the \
+                         person. Look at it and answer with a plan_approval_response.",
+                    );
+                }
                 for note in spawned.notes {
                     let _ = write!(text, "\nNote: {note}");
                 }

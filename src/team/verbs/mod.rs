@@ -1,6 +1,8 @@
 //! The team tools a model can call, one file each.
 
 pub mod agent;
+pub mod ask_user;
+pub mod plan_mode;
 pub mod send_message;
 pub mod task_output;
 pub mod task_stop;
@@ -43,6 +45,9 @@ impl Toolkit for Kit {
         // A main agent without a team to lead: the setting `teams` has taken it away.
         let has_team = supervisor.is_some() || !is_main;
         let mut tools = self.world.clone();
+        tools.push(Arc::new(ask_user::AskUserQuestion::new(Arc::clone(core))));
+        tools.push(Arc::new(plan_mode::EnterPlanMode::new(Arc::clone(core))));
+        tools.push(Arc::new(plan_mode::ExitPlanMode::new(Arc::clone(core))));
         tools.push(Arc::new(agent::AgentTool::new(Arc::clone(core), supervisor.clone())));
         if core.runtime.background.allowed() {
             // What others have launched is theirs, and who reports to another is told of its own.

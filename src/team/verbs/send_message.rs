@@ -10,14 +10,15 @@ use crate::team::supervisor::Supervisor;
 use crate::tools::context::ToolContext;
 use crate::tools::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
 use crate::wire::access::{Access, Target};
-use crate::wire::ids::{AgentName, USER};
+use crate::wire::ids::{AgentName, AskId, USER};
 use crate::wire::mail::Draft;
+use crate::wire::permission::Decision;
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-const SCHEMA: &str = r#"{"type":"object","properties":{"to":{"type":"string","description":"A teammate's name, team-lead (or main), the id or name of a background agent, or * for every other member of the team"},"message":{"description":"Plain text for the agent to read; or, for the protocol of shutting down, one of the objects","anyOf":[{"type":"string"},{"type":"object","properties":{"type":{"type":"string","enum":["shutdown_request","shutdown_response"]},"request_id":{"type":"string","description":"In a shutdown_response: the id that the request shows"},"approve":{"type":"boolean","description":"In a shutdown_response: whether you agree to end"},"reason":{"type":"string"}},"required":["type"]}]},"summary":{"type":"string","description":"Five to ten words for people who look on"}},"required":["to","message"],"additionalProperties":false}"#;
+const SCHEMA: &str = r#"{"type":"object","properties":{"to":{"type":"string","description":"A teammate's name, team-lead (or main), the id or name of a background agent, or * for every other member of the team"},"message":{"description":"Plain text for the agent to read; or, for the protocols of shutting down and of plans, one of the objects","anyOf":[{"type":"string"},{"type":"object","properties":{"type":{"type":"string","enum":["shutdown_request","shutdown_response","plan_approval_response"]},"request_id":{"type":"string","description":"In a response: the id that the request shows"},"approve":{"type":"boolean","description":"In a response: whether you agree"},"reason":{"type":"string"},"feedback":{"type":"string","description":"In a plan_approval_response: what has to change, or what to mind"}},"required":["type"]}]},"summary":{"type":"string","description":"Five to ten words for people who look on"}},"required":["to","message"],"additionalProperties":false}"#;
 
 static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
     ToolSpec {
@@ -52,6 +53,7 @@ enum Body {
 enum Protocol {
     ShutdownRequest { reason: Option<String> },
     ShutdownResponse { request_id: String, approve: bool, reason: Option<String> },
+    PlanApprovalResponse { request_id: String, approve: bool, feedback: Option<String> },
 }
 
 /// The tool of one agent.
@@ -159,6 +161,21 @@ impl SendMessage {
                      not wait for it."
                 ))
             }
+            Protocol::PlanApprovalResponse { request_id, approve, feedback } => {
+                let to = match self.recipient(to).await {
+                    Ok(to) => to,
+                    Err(why) => return ToolOutput::error(why),
+                };
+                let decision = if approve { Decision::Allow } else { Decision::Deny };
+                let id = AskId::new(request_id);
+                match self.mailbox.answer_plan(&to, &id, decision, feedback).await {
+                    Ok(()) if approve => {
+                        ToolOutput::ok(format!("The plan of {to} is approved; it carries it out."))
+                    }
+                    Ok(()) => ToolOutput::ok(format!("{to} is told that its plan has to change.")),
+                    Err(error) => ToolOutput::error(format!("Not answered: {error}.")),
+                }
+            }
             Protocol::ShutdownResponse { request_id, approve, reason } => {
                 let refusal = (!approve).then(|| reason.unwrap_or_else(|| "no reason was given".to_owned()));
                 match self.mailbox.answer_shutdown(&request_id, refusal).await {
@@ -229,8 +246,8 @@ impl Tool for SendMessage {
             match serde_json::from_value::<Input>(call.input) {
                 Ok(input) => self.send(input).await,
                 Err(error) => ToolOutput::error(format!(
-                    "Not sent: the message must be a text, or an object with type shutdown_request or \
-                     shutdown_response and its fields ({error})."
+                    "Not sent: the message must be a text, or an object with type shutdown_request, \
+                     shutdown_response or plan_approval_response and its fields ({error})."
                 )),
             }
         })

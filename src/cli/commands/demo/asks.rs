@@ -18,7 +18,7 @@ use crate::team::context::Team;
 use crate::team::wake::Topic;
 use crate::wire::ask::{Ask, AskStatus};
 use crate::wire::ids::AskId;
-use crate::wire::permission::{Decision, Scope};
+use crate::wire::permission::Decision;
 use std::io::Read;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -220,14 +220,14 @@ impl Queue {
 
     /// Says whether this answer counts.
     async fn decide(&self, id: &AskId, decision: Decision, by: &str, note: Option<String>) -> bool {
-        let word = Word { decision, scope: Scope::Once, note, by: by.to_owned() };
+        let word = Word::once(decision, note, by);
         match answer(&self.team, id, word).await {
             Ok(Answered::Counts { warnings, .. }) => {
                 warnings.into_iter().for_each(|warning| self.lines.line(warning));
                 true
             }
-            // Somebody was faster.
-            Ok(Answered::TooLate(_) | Answered::Unknown) => false,
+            // Somebody was faster, or it takes more than a yes or a no.
+            Ok(Answered::TooLate(_) | Answered::Unfit(_) | Answered::Unknown) => false,
             Err(error) => {
                 self.lines.line(format!("the ask could not be answered: {error}"));
                 false
