@@ -7,10 +7,10 @@ use crate::support::world::World;
 use crate::teammates::start;
 use serde_json::{Value, json};
 
-const OPEN: [&str; 4] = ["-p", "ID:lead", "--ask-timeout", "600"];
+pub const OPEN: [&str; 4] = ["-p", "ID:lead", "--ask-timeout", "600"];
 
 /// The open asks, as `festoon ask list --json` shows them, once there are so many.
-fn open_asks(world: &World, count: usize) -> Vec<Value> {
+pub fn open_asks(world: &World, count: usize) -> Vec<Value> {
     wait::find(&format!("{count} open asks"), wait::PATIENCE, || {
         let done = world.festoon(["ask", "list", "--json"]).run();
         let listed: Vec<Value> = serde_json::from_str(&done.stdout).ok()?;
@@ -19,7 +19,7 @@ fn open_asks(world: &World, count: usize) -> Vec<Value> {
     })
 }
 
-fn id(ask: &Value) -> String {
+pub fn id(ask: &Value) -> String {
     ask["id"].as_str().expect("an id").to_owned()
 }
 
