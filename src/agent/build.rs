@@ -2,7 +2,7 @@
 //!
 //! All tiers are built here; they differ only in their plan.
 
-use super::context::AgentContext;
+use super::context::{AgentContext, Tier};
 use super::context_size;
 use super::core::AgentCore;
 use super::definitions::GENERAL_PURPOSE;
@@ -153,10 +153,14 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         usage: before,
         todos,
         compacted,
+        prompt,
         mut filled,
         ..
     } = restored;
     core.todos.set(todos.list());
+    if let Some(prompt) = prompt.filter(|_| context.tier == Tier::Main) {
+        runtime.checkpoints.begin(prompt);
+    }
     let mut used = (Usage::default(), Money::default());
     for (model, usage) in &before {
         used.0 += *usage;

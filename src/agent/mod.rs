@@ -5,6 +5,7 @@
 pub mod background;
 pub mod budget;
 pub mod build;
+pub mod checkpoint;
 pub mod compact;
 pub mod consult;
 pub mod context;
@@ -32,6 +33,7 @@ pub mod ports;
 pub mod prefix_file;
 pub mod resolve;
 pub mod restore;
+pub mod rewind;
 pub mod runtime;
 pub mod subagent;
 pub mod tally;

@@ -6,6 +6,7 @@
 mod gated;
 
 use super::background::shells::ShellLauncher;
+use super::checkpoint::Keeper;
 use super::core::AgentCore;
 use super::events::AgentEvent;
 use super::fork::guard;
@@ -321,6 +322,7 @@ fn tool_context(
         approved: approved.into(),
         output_dir: core.permissions.own_output.clone(),
         todos: Arc::new(todos::Own(Arc::clone(core))),
+        checkpoints: Arc::new(Keeper(Arc::clone(core))),
         progress: Arc::new(Progress { core: Arc::clone(core), id: id.to_owned() }),
     }
 }

@@ -6,6 +6,7 @@
 
 use super::context_size;
 use super::fork::seed::Beginning;
+use super::rewind::RewindData;
 use super::todos::Replay;
 use super::transcript::{COMPACT_BOUNDARY, RUN_STARTED};
 use crate::store::error::StoreError;
@@ -14,7 +15,7 @@ use crate::wire::block::{Block, BlockKind, ChatMessage, Role};
 use crate::wire::ids::{LineId, MessageId};
 use crate::wire::transcript::{Line, LineType};
 use crate::wire::usage::Usage;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 /// What a transcript holds.
@@ -39,6 +40,10 @@ pub struct Restored {
     /// The line behind which the conversation goes on from a summary, if that is the next one, and how
     /// many messages stay.
     boundary: Option<(LineId, usize)>,
+    /// The line of the last thing a person said.
+    pub prompt: Option<LineId>,
+    /// What the conversation was before the lines to which it was rewound.
+    past: HashMap<LineId, Past>,
     /// True when it began anew from a summary.
     pub compacted: bool,
     /// What stands before what is read, until it is put there.
@@ -81,10 +86,14 @@ fn load_while(
     goes_on: impl Fn(&LineId) -> bool,
 ) -> Result<Restored, StoreError> {
     let mut restored = Restored { beginning, ..Restored::default() };
+    let targets = rewind_targets(path)?;
     let mut announced = None;
     let found = transcript::read_while(path, |number, line| match line {
         Ok(line) => {
             let more = goes_on(&line.uuid);
+            if targets.contains(&line.uuid) {
+                restored.past.insert(line.uuid.clone(), Past::of(&restored));
+            }
             take(&mut restored, &mut announced, line);
             more
         }
@@ -115,6 +124,9 @@ fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)
         {
             restored.model = model;
         }
+        if let Some(data) = RewindData::of(&line).filter(|data| data.conversation) {
+            take_rewind(restored, &data.before);
+        }
         if line.subtype.as_deref() == Some(COMPACT_BOUNDARY) {
             take_boundary(restored, &line);
         }
@@ -126,11 +138,13 @@ fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)
     }
     let blocks: Vec<Block> = message.content.into_iter().map(|b| b.0).collect();
     blocks.iter().for_each(|block| restored.todos.take(block));
+    let mut is_mail = false;
     if let Some((named_by, ids)) = announced.take()
         && line.kind == LineType::User
         && line.parent_uuid.as_ref() == Some(&named_by)
     {
         restored.delivered.extend(ids);
+        is_mail = true;
     }
     if blocks.is_empty() {
         return;
@@ -144,11 +158,72 @@ fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)
         begin_anew(restored, chat, kept);
         return;
     }
+    if line.kind == LineType::User
+        && !is_mail
+        && !chat.blocks.iter().any(|b| b.kind() == BlockKind::ToolResult)
+    {
+        restored.prompt = Some(line.uuid.clone());
+    }
     restored.filled = match message.usage.as_ref().and_then(context_size::after_response) {
         Some(tokens) => Some(tokens),
         None => restored.filled.map(|tokens| tokens + context_size::of_message(&chat)),
     };
     restored.history.push(chat);
+}
+
+/// The conversation at one line.
+#[derive(Debug, Clone)]
+struct Past {
+    history: Vec<ChatMessage>,
+    filled: Option<u64>,
+    compacted: bool,
+    todos: Replay,
+    prompt: Option<LineId>,
+}
+
+impl Past {
+    fn of(now: &Restored) -> Self {
+        Self {
+            history: now.history.clone(),
+            filled: now.filled,
+            compacted: now.compacted,
+            todos: now.todos.clone(),
+            prompt: now.prompt.clone(),
+        }
+    }
+}
+
+/// The lines to which rewinds of this transcript went back. Most have none; only lines that may be one
+/// are read as JSON.
+fn rewind_targets(path: &Path) -> Result<HashSet<LineId>, StoreError> {
+    let mut targets = HashSet::new();
+    let found = transcript::read_raw(path, |line| {
+        if std::str::from_utf8(line).is_ok_and(|line| line.contains(r#""subtype":"rewind""#))
+            && let Ok(line) = serde_json::from_slice::<Line>(line)
+            && let Some(data) = RewindData::of(&line).filter(|data| data.conversation)
+        {
+            targets.insert(data.before);
+        }
+        true
+    });
+    match found {
+        Ok(()) | Err(StoreError::NotFound { .. }) => Ok(targets),
+        Err(error) => Err(error),
+    }
+}
+
+/// The conversation goes on as it was before a line. What was used and delivered since stays so.
+fn take_rewind(restored: &mut Restored, before: &LineId) {
+    let Some(past) = restored.past.get(before).cloned() else {
+        restored.notices.push(format!("a rewind to a line that is not there is passed over: {before}"));
+        return;
+    };
+    restored.history = past.history;
+    restored.filled = past.filled;
+    restored.compacted = past.compacted;
+    restored.todos = past.todos;
+    restored.prompt = past.prompt;
+    restored.boundary = None;
 }
 
 /// Takes a boundary: what its summary took counts, whether it was written or not.

@@ -2,6 +2,7 @@
 
 use super::background::Background;
 use super::budget::Budget;
+use super::checkpoint::Checkpoints;
 use super::core::AgentCore;
 use super::definitions::Definitions;
 use super::disk::Disk;
@@ -86,6 +87,8 @@ pub struct Runtime {
     pub prices: PriceTable,
     /// What agents find in their directories.
     pub surroundings: first::Known,
+    /// What files were before they were changed.
+    pub checkpoints: Checkpoints,
     /// When conversations are compacted.
     pub compaction: CompactionSettings,
     /// What stays when one is.

@@ -39,7 +39,7 @@ impl TodoList for Own {
 }
 
 /// Follows a transcript: which list the last call of `TodoWrite` that went well has left.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Replay {
     /// Calls without a result so far.
     open: Vec<(String, Vec<Todo>)>,

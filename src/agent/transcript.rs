@@ -30,6 +30,8 @@ pub const FORK_ORIGIN: &str = "fork_origin";
 pub const FORK_RECEIPT: &str = "fork_receipt";
 /// The subtype of the line behind which a conversation goes on from its summary, the next line.
 pub const COMPACT_BOUNDARY: &str = "compact_boundary";
+/// The subtype of the line from which a conversation goes on otherwise.
+pub const REWIND: &str = "rewind";
 /// The subtype of a warning.
 pub const WARNING: &str = "warning";
 

@@ -10,6 +10,7 @@ mod gated;
 pub use gated::SENT_ON;
 
 use super::budget::LimitReached;
+use super::context::Tier;
 use super::context_size;
 use super::core::AgentCore;
 use super::events::{AgentEvent, ResponseInfo, TurnSummary};
@@ -38,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 /// Messages taken from the inbox at one boundary.
 const MAIL_AT_ONCE: usize = 100;
 /// Ends of earlier requests that keep their cache marker beside this one's.
-const OLD_ANCHORS: usize = 2;
+pub(super) const OLD_ANCHORS: usize = 2;
 
 /// What a turn starts with.
 #[derive(Debug, Clone)]
@@ -301,7 +302,10 @@ impl Agent {
         };
         if let Some(blocks) = blocks {
             let blocks = self.begun(blocks, cancel).await?;
-            self.record(ChatMessage::user(blocks), None).await?;
+            let line = self.record(ChatMessage::user(blocks), None).await?;
+            if let Some(line) = line.filter(|_| self.core.context.tier == Tier::Main) {
+                self.core.runtime.checkpoints.begin(line);
+            }
         }
         let mut sent_on = 0;
         let mut paused = false;

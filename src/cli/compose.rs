@@ -12,6 +12,7 @@ use super::trust::{self, Trust};
 use crate::agent::background::progress::Progress;
 use crate::agent::budget::Budget;
 use crate::agent::build::{AgentPlan, build};
+use crate::agent::checkpoint::Checkpoints;
 use crate::agent::context::{AgentContext, Tier, spawn_in};
 use crate::agent::definition_sources::{Discovery, discover};
 use crate::agent::definitions::{self, Definitions};
@@ -267,6 +268,7 @@ fn make_runtime(
         budget: Budget::new(ledger),
         prices: PriceTable::new(&settings.prices),
         surroundings: Known::default(),
+        checkpoints: Checkpoints::default(),
         compaction: settings.compaction,
         kept: KeptSources::default(),
         tally: Tally::default(),
@@ -539,6 +541,7 @@ async fn assemble(
     let reporter = Arc::new(Reporter::new(team.clone(), AgentName::team_lead(), record));
     reporter.set_mode(mode);
     reporters.add(&reporter);
+    runtime.checkpoints.keep_in(project.checkpoints(&id), None);
     let built = build(&runtime, agent_plan).await?;
     let unanswered = resumes && built.unanswered;
     reporter.set_state(AgentState::Starting).await?;

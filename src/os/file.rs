@@ -236,6 +236,25 @@ impl LockedDir {
         Err(on_file("write", &path)(error))
     }
 
+    /// Removes a file in it; a link is removed, not followed.
+    ///
+    /// # Errors
+    /// With the system's reason.
+    pub fn remove(&self, name: &OsStr) -> Result<(), OsError> {
+        rustix::fs::unlinkat(&self.dir.file, name, AtFlags::empty())
+            .map_err(|e| on_file("remove", &self.join(name))(e.into()))
+    }
+
+    /// Gives a file in it these mode bits.
+    ///
+    /// # Errors
+    /// With the system's reason; also when the name is a link.
+    pub fn set_mode(&self, name: &OsStr, mode: u32) -> Result<(), OsError> {
+        let Some(opened) = self.open_file(name)? else { return Ok(()) };
+        rustix::fs::fchmod(&opened.file, Mode::from_raw_mode(mode & 0o7777))
+            .map_err(|e| on_file("set the mode of", &self.join(name))(e.into()))
+    }
+
     fn write_new(&self, name: &str, content: &[u8], old: Option<&Metadata>) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         // Without an old file the kernel applies the umask; with one nobody may peek until its mode is set.
@@ -347,5 +366,10 @@ mod tests {
         let locked = Dir::open(&dir).expect("dir").lock(SOON).await.expect("lock");
         assert!(locked.open_file(OsStr::new("link")).is_err());
         assert!(locked.open_file(OsStr::new("none")).expect("looked").is_none());
+        assert!(locked.set_mode(OsStr::new("link"), 0o600).is_err());
+        locked.set_mode(OsStr::new("target"), 0o640).expect("mode");
+        assert_eq!(fs::metadata(dir.join("target")).expect("meta").permissions().mode() & 0o7777, 0o640);
+        locked.remove(OsStr::new("link")).expect("removed");
+        assert!(dir.join("target").exists() && fs::symlink_metadata(dir.join("link")).is_err());
     }
 }

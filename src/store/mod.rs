@@ -8,6 +8,7 @@
 pub mod asks;
 pub mod atomic;
 pub mod background;
+pub mod checkpoints;
 pub mod cleanup;
 pub mod clock;
 pub mod error;

@@ -368,6 +368,10 @@ impl ProjectPaths {
     pub fn prefixes_dir(&self, session: &SessionId) -> PathBuf {
         self.session_dir(session).join("prefixes")
     }
+    /// What files were before a session's agents changed them.
+    pub fn checkpoints(&self, session: &SessionId) -> PathBuf {
+        self.session_dir(session).join("checkpoints")
+    }
     /// Long outputs of a session.
     pub fn output_dir(&self, session: &SessionId) -> PathBuf {
         self.session_dir(session).join("output")

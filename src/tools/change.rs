@@ -4,14 +4,14 @@
 //! no two agents of ours change it at once, that a link leads to a change of what it points to, and
 //! that nothing is written below a closed directory, also when links change meanwhile.
 
-use super::context::ToolContext;
+use super::context::{Former, ToolContext};
 use super::file_cache::FileState;
 use super::read::MAX_KNOWN;
 use super::tool::ToolOutput;
 use super::{path, work};
 use crate::os::error::OsError;
 use crate::os::file::{self, Dir, LockedDir, Opened};
-use crate::wire::limits::LOCK_DEADLINE;
+use crate::wire::limits::{CHECKPOINT_FILE_BYTES, LOCK_DEADLINE};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -102,6 +102,7 @@ fn locked_change(
         None => Before::Absent,
         Some(opened) => Before::Content(known_content(ctx, opened, path)?),
     };
+    let former = ctx.checkpoints.wants(&real).then(|| former(&before, opened.as_ref()));
     let change = make(before).map_err(ToolOutput::error)?;
     if let Some(opened) = &opened {
         // An editor may have written while the change was made.
@@ -110,11 +111,29 @@ fn locked_change(
             return Err(changed(path));
         }
     }
+    if let Some(former) = former {
+        ctx.checkpoints.keep(&real, &former);
+    }
     let meta = opened.as_ref().map(|opened| &opened.meta);
     dir.replace(name, &change.content, meta).map_err(failed)?;
     let modified = fs::metadata(&real).and_then(|meta| meta.modified()).ok();
     ctx.files.record(&real, FileState::of(&change.content, modified));
     Ok(ToolOutput::ok(change.told))
+}
+
+/// What is kept of a file before it is changed.
+fn former(before: &Before, opened: Option<&Opened>) -> Former {
+    use std::os::unix::fs::MetadataExt;
+    match before {
+        Before::Absent => Former::Absent,
+        Before::Content(bytes) if bytes.len() as u64 > CHECKPOINT_FILE_BYTES => {
+            Former::TooLarge(bytes.len() as u64)
+        }
+        Before::Content(bytes) => {
+            let mode = opened.map_or(0o644, |opened| opened.meta.mode() & 0o7777);
+            Former::Content { bytes: bytes.clone(), mode }
+        }
+    }
 }
 
 /// Tells two states of a file apart that were looked at shortly after one another.

@@ -30,6 +30,30 @@ pub trait BackgroundShells: Send + Sync {
     fn adopt(&self, shell: BackgroundShell) -> BoxFuture<'_, Result<String, String>>;
 }
 
+/// What a file was before a change.
+#[derive(Debug)]
+pub enum Former {
+    /// It was not there.
+    Absent,
+    /// This.
+    Content {
+        /// Its bytes.
+        bytes: Vec<u8>,
+        /// Its mode bits.
+        mode: u32,
+    },
+    /// More than is kept; its bytes.
+    TooLarge(u64),
+}
+
+/// Keeps what files were before they are changed. May touch the disk; never stops a change.
+pub trait BeforeChange: Send + Sync {
+    /// Whether it wants to be told of this file.
+    fn wants(&self, path: &Path) -> bool;
+    /// What the file was; told right before it is changed.
+    fn keep(&self, path: &Path, former: &Former);
+}
+
 /// The surroundings of one call.
 #[derive(Clone)]
 pub struct ToolContext {
@@ -58,6 +82,8 @@ pub struct ToolContext {
     pub output_dir: PathBuf,
     /// The agent's list of things to do.
     pub todos: Arc<dyn TodoList>,
+    /// Told before a file is changed.
+    pub checkpoints: Arc<dyn BeforeChange>,
     /// Where progress goes.
     pub progress: Arc<dyn ProgressSink>,
 }

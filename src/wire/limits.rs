@@ -20,6 +20,10 @@ pub const READ_LINES: usize = 2_000;
 pub const READY_DEADLINE: Duration = Duration::from_secs(10);
 /// The share of a model's context that the next request may fill before the conversation is compacted.
 pub const COMPACTION_THRESHOLD: f64 = 0.85;
+/// Bytes of the largest file whose former state is kept for `/rewind`.
+pub const CHECKPOINT_FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// Bytes that a session keeps of files at most.
+pub const CHECKPOINT_BYTES: u64 = 256 * 1024 * 1024;
 /// Days after which old sessions, logs and unused teams are removed.
 pub const CLEANUP_DAYS: u32 = 30;
 /// How long a store operation tries for a lock.

@@ -9,6 +9,7 @@ pub mod ask;
 pub mod background;
 pub mod block;
 pub mod blueprint;
+pub mod checkpoint;
 pub mod definition;
 pub mod error;
 pub mod event;

@@ -4,14 +4,14 @@ use crate::support::*;
 use festoon::os::process;
 use festoon::tools::background_shell::BackgroundShell;
 use festoon::tools::bash::Bash;
-use festoon::tools::context::{BackgroundShells, ProgressSink, TodoList, ToolContext};
+use festoon::tools::context::{BackgroundShells, BeforeChange, Former, ProgressSink, TodoList, ToolContext};
 use festoon::tools::file_cache::FileCache;
 use festoon::tools::shells::Shells;
 use festoon::tools::tool::{BoxFuture, Tool, ToolCall, ToolContent};
 use festoon::wire::limits::TOOL_RESULT_CHARS;
 use festoon::wire::todo::Todo;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,13 @@ impl BackgroundShells for Seen {
     fn adopt(&self, shell: BackgroundShell) -> BoxFuture<'_, Result<String, String>> {
         Box::pin(async move { Err(shell.description) })
     }
+}
+
+impl BeforeChange for Seen {
+    fn wants(&self, _: &Path) -> bool {
+        false
+    }
+    fn keep(&self, _: &Path, _: &Former) {}
 }
 
 impl TodoList for Seen {
@@ -60,6 +67,7 @@ impl Agent {
             closed: Arc::from([]),
             output_dir: temp.path().join("output"),
             todos: Arc::clone(&seen) as Arc<dyn TodoList>,
+            checkpoints: Arc::clone(&seen) as Arc<dyn BeforeChange>,
             progress: Arc::clone(&seen) as Arc<dyn ProgressSink>,
         };
         Self { temp, mark, seen, ctx }

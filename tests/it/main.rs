@@ -22,6 +22,7 @@ mod permissions;
 mod plans;
 mod processes;
 mod questions;
+mod rewind;
 mod runs;
 mod secrets;
 mod shutdown;

@@ -70,6 +70,8 @@ pub enum Step {
     Turn(String),
     /// Go on from a summary; what is to be kept above all.
     Compact(Option<String>),
+    /// Go back, or show to where; what was written behind the command.
+    Rewind(String),
     /// End the running turn.
     Interrupt,
     /// End the session.
@@ -275,6 +277,7 @@ impl Desk {
             Slash::Permissions => self.permissions(&rest).await?,
             Slash::Cost => printer.lines(&self.cost().await?),
             Slash::Compact => return Ok(Step::Compact(Some(rest).filter(|focus| !focus.is_empty()))),
+            Slash::Rewind => return Ok(Step::Rewind(rest)),
             Slash::Quit => return self.leave().await,
         }
         Ok(Step::Go)

@@ -11,6 +11,7 @@ pub mod editor;
 pub mod leave;
 pub mod printer;
 pub mod render;
+pub mod rewind;
 pub mod slash;
 pub mod trust;
 
@@ -28,7 +29,9 @@ use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
 use crate::agent::gates::{SessionEnding, SessionSource};
 use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
+use crate::cli::text;
 use crate::os::guard;
+use crate::os::terminal;
 use crate::store::{self, clock};
 use crate::team::lead::Settled;
 use crate::wire::error::ExitKind;
@@ -42,6 +45,7 @@ use desk::{Desk, Lead, Step};
 use leave::{By, Leave, Teammates};
 use printer::Printer;
 use render::Render;
+use rewind::Wanted;
 use std::future::Future;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -179,6 +183,11 @@ impl Repl {
                         return leave;
                     }
                 }
+                Waited::Rewind(rest) => {
+                    if let Err(error) = self.rewind(session, &rest).await {
+                        self.failed(&error);
+                    }
+                }
                 Waited::Leave(leave) => return leave,
             }
         }
@@ -217,6 +226,33 @@ impl Repl {
         leave
     }
 
+    /// Shows where one can go back to, or goes back.
+    async fn rewind(&self, session: &mut Session, rest: &str) -> Result<(), CliError> {
+        let agent = &mut session.lead.agent;
+        let places = agent.places().await?;
+        let (number, what) = match rewind::wanted(rest) {
+            Wanted::List => {
+                let columns = terminal::size().map_or(text::DEFAULT_COLUMNS, |s| s.columns);
+                self.desk.printer().lines(&rewind::list(&places, columns));
+                return Ok(());
+            }
+            Wanted::Unclear => {
+                self.desk.warn(&rewind::usage());
+                return Ok(());
+            }
+            Wanted::To(number, what) => (number, what),
+        };
+        let Some(place) = places.get(number - 1) else {
+            self.desk.warn(&format!("there is no place {number}; /rewind shows them"));
+            return Ok(());
+        };
+        let rewound = agent.rewind(place, what).await?;
+        let (lines, warnings) = rewind::told(place, what, &rewound, &agent.core().context.cwd);
+        self.desk.printer().lines(&lines);
+        warnings.iter().for_each(|line| self.desk.warn(line));
+        Ok(())
+    }
+
     /// Does something that takes a while, while the person goes on typing; says whether to leave.
     async fn meanwhile<T>(
         &mut self,
@@ -236,7 +272,7 @@ impl Repl {
                             cancel.cancel();
                             leave = Some(how);
                         }
-                        Ok(Step::Go | Step::Turn(_) | Step::Compact(_)) => {}
+                        Ok(Step::Go | Step::Turn(_) | Step::Compact(_) | Step::Rewind(_)) => {}
                         Err(error) => self.desk.fail(&error),
                     }
                 }
@@ -304,6 +340,7 @@ impl Repl {
                 Ok(Step::Turn(text)) => return Waited::Turn(TurnInput::Said(text)),
                 Ok(Step::Leave(leave)) => return Waited::Leave(leave),
                 Ok(Step::Compact(focus)) => return Waited::Compact(focus),
+                Ok(Step::Rewind(rest)) => return Waited::Rewind(rest),
                 Ok(Step::Go | Step::Interrupt) => {}
                 Err(error) => self.desk.fail(&error),
             }
@@ -352,5 +389,6 @@ impl Repl {
 enum Waited {
     Turn(TurnInput),
     Compact(Option<String>),
+    Rewind(String),
     Leave(Leave),
 }

@@ -27,6 +27,8 @@ pub enum Slash {
     Cost,
     /// Go on from a summary.
     Compact,
+    /// Go back to before a turn.
+    Rewind,
     /// Leave.
     Quit,
 }
@@ -35,7 +37,7 @@ impl Slash {
     /// Whether it is for a time at which the main agent does not work.
     pub fn needs_rest(self) -> bool {
         match self {
-            Self::Compact => true,
+            Self::Compact | Self::Rewind => true,
             Self::Help
             | Self::Asks
             | Self::Team
@@ -72,6 +74,10 @@ const TABLE: &[(Slash, Entry)] = &[
     (
         Slash::Compact,
         Entry { name: "/compact", help: "goes on from a summary; what follows is kept above all" },
+    ),
+    (
+        Slash::Rewind,
+        Entry { name: "/rewind", help: "goes back to before a turn: its files, what was said, or both" },
     ),
     (Slash::Quit, Entry { name: "/quit", help: "leave (also Ctrl-D)" }),
 ];

@@ -7,7 +7,7 @@ mod schemas;
 
 use crate::os::file::resolve;
 use crate::tools::background_shell::BackgroundShell;
-use crate::tools::context::{BackgroundShells, ProgressSink, TodoList, ToolContext};
+use crate::tools::context::{BackgroundShells, BeforeChange, Former, ProgressSink, TodoList, ToolContext};
 use crate::tools::file_cache::FileCache;
 use crate::tools::schema;
 use crate::tools::shells::Shells;
@@ -32,6 +32,13 @@ impl BackgroundShells for Nowhere {
     fn adopt(&self, shell: BackgroundShell) -> BoxFuture<'_, Result<String, String>> {
         Box::pin(async move { Err(shell.description) })
     }
+}
+
+impl BeforeChange for Nowhere {
+    fn wants(&self, _: &Path) -> bool {
+        false
+    }
+    fn keep(&self, _: &Path, _: &Former) {}
 }
 
 impl TodoList for Nowhere {
@@ -67,6 +74,7 @@ impl Place {
             approved: Arc::new([]),
             output_dir,
             todos: Arc::new(Nowhere),
+            checkpoints: Arc::new(Nowhere),
             progress: Arc::new(Nowhere),
         };
         Self { _temp: temp, dir, closed, ctx }
