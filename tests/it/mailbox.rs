@@ -250,7 +250,7 @@ fn mail_of_other_programs_is_from_outside_and_commands_nothing() {
 }
 
 /// Appends entries as another program would: under the lock, in a layout of its own.
-fn append(world: &World, agent: &str, entries: &Value) {
+pub fn append(world: &World, agent: &str, entries: &Value) {
     let inboxes = world.team().join("inboxes");
     let lock = std::fs::OpenOptions::new()
         .write(true)
