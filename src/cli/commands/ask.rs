@@ -244,9 +244,13 @@ async fn say_one(
         _ => Vec::new(),
     };
     if setup.shared.json {
-        return out.json(&json!({ "id": id, "team": team.name, "agentId": ask.agent_id, "kind": ask.kind,
-            "decision": decision, "scope": scope, "mode": word.mode, "note": word.note, "by": USER,
-            "rules": rules }));
+        let mut said = json!({ "id": id, "team": team.name, "agentId": ask.agent_id, "decision": decision,
+            "scope": scope, "note": word.note, "by": USER, "rules": rules });
+        if ask.kind == AskKind::Plan {
+            said["kind"] = json!(ask.kind);
+            said["mode"] = json!(word.mode);
+        }
+        return out.json(&said);
     }
     let verb = match decision {
         Decision::Allow => "allowed",

@@ -32,7 +32,8 @@ struct Row<'a> {
     rule: &'a str,
     status: AskStatus,
     created_at: &'a Timestamp,
-    /// Other open asks that the same answer would serve.
+    /// Other open asks that the same answer would serve; left out when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     same: Vec<&'a AskId>,
 }
 
