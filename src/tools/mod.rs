@@ -15,6 +15,9 @@ pub mod glob;
 pub mod grep;
 mod image;
 pub mod mcp;
+mod notebook;
+pub mod notebook_edit;
+mod notebook_view;
 mod page;
 mod path;
 mod pattern;
@@ -39,6 +42,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(read::Read),
         Arc::new(write::Write),
         Arc::new(edit::Edit),
+        Arc::new(notebook_edit::NotebookEdit),
         Arc::new(glob::Glob),
         Arc::new(grep::Grep),
         Arc::new(bash::Bash),

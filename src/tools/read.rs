@@ -1,12 +1,14 @@
-//! `Read`: a file's lines with their numbers, or an image.
+//! `Read`: a file's lines with their numbers, a notebook's cells, or an image.
 //!
 //! Streams: memory does not grow with the file. What was read is noted in the agent's file cache with
 //! the hash of the *whole* file, so that a later change anywhere in it is noticed.
 
 use super::context::ToolContext;
+use super::file_cache::FileState;
+use super::notebook::Notebook;
 use super::page::{LINE_CHARS, Page};
 use super::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolContent, ToolOutput, ToolSpec};
-use super::{image, path, work};
+use super::{image, notebook_view, path, work};
 use crate::os::error::OsError;
 use crate::os::file::{self, Opened};
 use crate::wire::access::{Access, Target};
@@ -21,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Largest file that is hashed and may therefore be edited.
 pub(super) const MAX_KNOWN: u64 = 256 * 1024 * 1024;
+/// Largest notebook that is shown by its cells; a larger one is shown as the text it is.
+const MAX_NOTEBOOK: u64 = 64 * 1024 * 1024;
 /// Bytes that decide whether a file is text (git looks at as many).
 const SNIFF: usize = 8_000;
 /// Entries of a directory that are named.
@@ -32,7 +36,8 @@ static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
     description: format!(
         "Reads a file. Text comes with line numbers and a tab before each line (they are not part of the file), at \
          most {READ_LINES} lines at once from the start; go on with `offset`. Lines over {LINE_CHARS} characters are \
-         cut, with a mark. PNG, JPEG, GIF and WebP images are shown to you. A file must be read before Edit or Write \
+         cut, with a mark. PNG, JPEG, GIF and WebP images are shown to you. A notebook \
+         (.ipynb) is shown by its cells, with their ids and outputs; `offset` and `limit` count cells there. A file must be read before Edit or Write \
          may change it. To find files use Glob, to search in them use Grep; read several files with several calls in \
          one message."
     ),
@@ -84,8 +89,8 @@ fn read(input: &Input, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
     let failed = |error: io::Error| ToolOutput::error(format!("Reading {} failed: {error}.", path.display()));
     let mut head = Vec::new();
     opened.file.by_ref().take(SNIFF as u64).read_to_end(&mut head).map_err(failed)?;
-    if let Some(media_type) = image::media_type(&head) {
-        return picture(opened, head, media_type);
+    if image::media_type(&head).is_some() {
+        return picture(opened, head);
     }
     if let Some(what) = not_text(&head) {
         return Err(ToolOutput::error(format!(
@@ -94,6 +99,9 @@ fn read(input: &Input, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
             path.display(),
             opened.meta.len()
         )));
+    }
+    if let Some(shown) = cells(&mut opened, &mut head, input, ctx) {
+        return shown;
     }
     let first = input.offset.max(1);
     let limit = input.limit.unwrap_or(READ_LINES);
@@ -152,15 +160,15 @@ fn directory(path: &Path, ctx: &ToolContext) -> ToolOutput {
     ))
 }
 
-fn picture(mut opened: Opened, mut content: Vec<u8>, media_type: &str) -> Result<ToolOutput, ToolOutput> {
+fn picture(mut opened: Opened, mut content: Vec<u8>) -> Result<ToolOutput, ToolOutput> {
     let path = opened.path.display();
-    let too_large = || {
-        ToolOutput::error(format!(
+    if opened.meta.len() > image::MAX_BYTES {
+        return Err(ToolOutput::error(format!(
             "{path} is an image of {} bytes; at most {} can be shown. Scale it down first.",
             opened.meta.len(),
             image::MAX_BYTES
-        ))
-    };
+        )));
+    }
     let rest = (image::MAX_BYTES + 1).saturating_sub(content.len() as u64);
     opened
         .file
@@ -168,12 +176,27 @@ fn picture(mut opened: Opened, mut content: Vec<u8>, media_type: &str) -> Result
         .take(rest)
         .read_to_end(&mut content)
         .map_err(|error| ToolOutput::error(format!("Reading {path} failed: {error}.")))?;
-    if content.len() as u64 > image::MAX_BYTES {
-        return Err(too_large());
-    }
-    let block = image::block(media_type, &content)
-        .ok_or_else(|| ToolOutput::error(format!("{path} could not be made into an image block.")))?;
+    let block =
+        image::block(&content).map_err(|why| ToolOutput::error(format!("The image {path} {why}.")))?;
     Ok(ToolOutput { content: ToolContent::Blocks(vec![block]), is_error: false })
+}
+
+/// Shows a notebook by its cells. `None` when it is none, or too large for that; what was read of it is in
+/// `content` then.
+fn cells(
+    opened: &mut Opened,
+    content: &mut Vec<u8>,
+    input: &Input,
+    ctx: &ToolContext,
+) -> Option<Result<ToolOutput, ToolOutput>> {
+    if opened.path.extension().is_none_or(|end| end != "ipynb") || opened.meta.len() > MAX_NOTEBOOK {
+        return None;
+    }
+    opened.file.by_ref().take(MAX_NOTEBOOK).read_to_end(content).ok()?;
+    let text = std::str::from_utf8(content).ok()?;
+    let notebook = Notebook::read(text).ok()?;
+    ctx.files.record(&opened.path, FileState::of(content, opened.meta.modified().ok()));
+    Some(notebook_view::view(&notebook, &opened.path, input.offset.max(1), input.limit.unwrap_or(usize::MAX)))
 }
 
 /// What a file is that is no text, by its first bytes.

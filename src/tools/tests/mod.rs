@@ -2,6 +2,7 @@
 
 mod change;
 mod find;
+mod notebook;
 mod read;
 mod schemas;
 

@@ -1,8 +1,11 @@
 //! `Read` on every kind of file.
 
 use super::*;
+use crate::tools::image::tests::{GIF, JPEG, PNG, WEBP};
 use crate::tools::read::Read;
 use crate::wire::limits::TOOL_RESULT_CHARS;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use std::os::unix::fs::symlink;
 
@@ -93,13 +96,15 @@ async fn a_missing_file_names_the_nearest() {
 #[tokio::test]
 async fn images_become_blocks() {
     let place = Place::new();
-    for (name, head, media_type, data) in [
-        ("a.png", &b"\x89PNG\r\n\x1a\n\0"[..], "image/png", "iVBORw0KGgoA"),
-        ("a", b"\xff\xd8\xff\xe0", "image/jpeg", "/9j/4A=="),
-        ("b.txt", b"GIF89a", "image/gif", "R0lGODlh"),
-        ("c.webp", b"RIFF\0\0\0\0WEBP", "image/webp", "UklGRgAAAABXRUJQ"),
+    let decoded = |data: &str| STANDARD.decode(data).expect("base64");
+    for (name, content, media_type) in [
+        ("a.png", decoded(PNG), "image/png"),
+        ("a", JPEG.to_vec(), "image/jpeg"),
+        ("b.txt", decoded(GIF), "image/gif"),
+        ("c.webp", decoded(WEBP), "image/webp"),
     ] {
-        let path = place.file(name, head);
+        let data = STANDARD.encode(&content);
+        let path = place.file(name, content);
         let output = place.call(&Read, json!({"file_path": path})).await;
         let ToolContent::Blocks(blocks) = output.content else { panic!("no blocks for {name}") };
         let raw: Vec<Value> =
@@ -108,6 +113,8 @@ async fn images_become_blocks() {
         assert_eq!(raw, [json!({"type": "image", "source": source})]);
     }
     let mut huge = b"\x89PNG\r\n\x1a\n".to_vec();
+    let text = place.err(&Read, json!({"file_path": place.file("cut.png", &huge)})).await;
+    assert!(text.ends_with("cut.png is damaged or no real image/png, so it was not shown."), "{text}");
     huge.resize(4_000_000, 0);
     let text = place.err(&Read, json!({"file_path": place.file("huge.png", huge)})).await;
     assert!(text.contains("4000000 bytes; at most 3750000"), "{text}");

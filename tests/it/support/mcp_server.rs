@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// An image that models take: the first bytes of a PNG.
-pub const PNG: &str = "iVBORw0KGgoAAAAA";
+pub const PNG: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 /// The schema of `echo`, in an order of members that no sorted map has.
 pub const SCHEMA: &str =
     r#"{"type":"object","required":["text"],"properties":{"text":{"type":"string","minLength":1e0}}}"#;
