@@ -17,6 +17,7 @@ use super::provider::{
     BoxFuture, DeltaSink, ModelError, ModelProvider, ModelRequest, ModelResponse, PromptPrefix,
     ToolDeclaration,
 };
+use super::search::{self, Bounds};
 pub use super::secret::Secret;
 use super::stream::Exchange;
 use super::tuning::Tuning;
@@ -104,6 +105,16 @@ impl ModelProvider for Anthropic {
                 .filter(|_| facts.takes_effort)
                 .map(|effort| format!(r#"{{"effort":"{}"}}"#, effort.as_str()).into()),
         }
+    }
+
+    fn freeze_search(&self, model: &str, system: &str, bounds: &Bounds) -> Option<PromptPrefix> {
+        let tuning = Tuning { max_output_tokens: Some(search::ANSWER_TOKENS), ..Tuning::default() };
+        Some(PromptPrefix {
+            tools: request::search_tools(bounds).into(),
+            // A bound on thinking may be larger than that of the answer.
+            thinking: None,
+            ..self.freeze(model, system, &[], &tuning)
+        })
     }
 
     fn respond<'a>(

@@ -14,6 +14,11 @@ pub(super) const REASONING: &str = "reasoning";
 /// The type of a block of ours: what a Responses API message was marked as, before its text.
 pub(super) const PHASE: &str = "message_phase";
 
+/// The type of a Responses API item: a search that the provider made, as it came.
+pub(super) const WEB_SEARCH_CALL: &str = "web_search_call";
+/// The type of a block of ours: what a Responses API message names as its sources, before its text.
+pub(super) const ANNOTATIONS: &str = "message_annotations";
+
 /// The `type` of a block.
 pub(super) fn type_of(block: &Block) -> String {
     #[derive(Deserialize)]
@@ -50,7 +55,9 @@ pub(super) fn is_foreign_to_messages(block: &Block) -> bool {
     match block.kind() {
         BlockKind::Thinking => serde_json::from_str::<Signed>(block.raw())
             .is_ok_and(|thought| thought.tag == "thinking" && thought.signature.is_none()),
-        BlockKind::Other => matches!(type_of(block).as_str(), REASONING | PHASE),
+        BlockKind::Other => {
+            matches!(type_of(block).as_str(), REASONING | PHASE | WEB_SEARCH_CALL | ANNOTATIONS)
+        }
         BlockKind::Text | BlockKind::ToolUse | BlockKind::ToolResult => false,
     }
 }

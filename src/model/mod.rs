@@ -22,6 +22,7 @@ pub mod registry;
 pub mod retry;
 pub mod script;
 pub mod scripted;
+pub mod search;
 mod secret;
 mod stream;
 pub mod tuning;

@@ -23,6 +23,7 @@ use super::provider::{
     BoxFuture, DeltaSink, ModelError, ModelProvider, ModelRequest, ModelResponse, PromptPrefix,
     ToolDeclaration,
 };
+use super::search::Bounds;
 use super::secret::Secret;
 use super::stream::Exchange;
 use super::tuning::Tuning;
@@ -190,6 +191,15 @@ impl ModelProvider for OpenAi {
                 OpenAiWire::Chat => effort.map(|e| format!(r#""{e}""#).into()),
             },
         }
+    }
+
+    fn freeze_search(&self, model: &str, system: &str, bounds: &Bounds) -> Option<PromptPrefix> {
+        // Ollama and servers that speak only the chat wire have none.
+        let searches = self.wire == OpenAiWire::Responses && self.server.provider != "ollama";
+        searches.then(|| PromptPrefix {
+            tools: responses::search_tools(bounds).into(),
+            ..self.freeze(model, system, &[], &Tuning::default())
+        })
     }
 
     fn respond<'a>(

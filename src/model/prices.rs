@@ -93,7 +93,9 @@ impl Price {
         ];
         #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^53")]
         let dollars = parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>();
-        dollars / 1e6
+        #[expect(clippy::cast_precision_loss, reason = "counts of searches are small")]
+        let searches = usage.web_search_requests as f64 * LIST.web_search;
+        dollars / 1e6 + searches
     }
 }
 
@@ -114,6 +116,7 @@ struct Entry {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct List {
     checked: String,
+    web_search: f64,
     returns_reasoning: Vec<String>,
     never_reasons: Vec<String>,
     anthropic: Option<Tiers>,
@@ -257,6 +260,13 @@ mod tests {
             cache_read_input_tokens: read,
             web_search_requests: 0,
         }
+    }
+
+    #[test]
+    fn searches_cost_beside_tokens() {
+        let searched = Usage { web_search_requests: 3, ..usage(1_000_000, 0, 0, 0) };
+        assert_eq!(cost("claude-opus-5-5", &searched), Money(Some(4.0 + 0.03)));
+        assert_eq!(cost("scripted:x", &searched), Money::default());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A [`PromptPrefix`] is immutable and shared by pointer; a request adds the conversation to it. A
 //! provider sends the bytes of prefix and blocks as they are, cache markers aside.
 
+use super::search::Bounds;
 use super::tuning::Tuning;
 use crate::wire::block::{Block, ChatMessage};
 use crate::wire::usage::Usage;
@@ -190,6 +191,11 @@ pub trait ModelProvider: Send + Sync {
     fn name(&self) -> &'static str;
     /// Serializes system prompt and tools once, for all requests of a session and its forks.
     fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration], tuning: &Tuning) -> PromptPrefix;
+    /// What a request begins with whose only tool is the provider's own search of the web; its answer is
+    /// for [`super::search::found`]. `None` where the provider has no such tool.
+    fn freeze_search(&self, _model: &str, _system: &str, _bounds: &Bounds) -> Option<PromptPrefix> {
+        None
+    }
     /// Sends a request and takes the whole response.
     fn respond<'a>(
         &'a self,

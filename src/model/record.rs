@@ -8,6 +8,7 @@ use super::provider::{
     PromptPrefix, ToolDeclaration,
 };
 use super::scripted::conversation::{Conversations, View};
+use super::search::Bounds;
 use crate::model::tuning::Tuning;
 use crate::wire::block::{Block, BlockKind};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ pub struct Recording {
 
 #[derive(Default)]
 struct State {
+    /// Whether an agent was told that it can search.
+    searches: bool,
     conversations: Conversations,
     answers: Vec<Answer>,
 }
@@ -39,7 +42,10 @@ struct Answer {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
 struct Script<'a> {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    web_search: bool,
     rule: Vec<Rule<'a>>,
 }
 
@@ -134,7 +140,7 @@ impl State {
             prompt_is: several(answer).then_some(answer.prompt.as_str()),
             reply: &answer.reply,
         });
-        toml::to_string(&Script { rule: rules.collect() })
+        toml::to_string(&Script { web_search: self.searches, rule: rules.collect() })
     }
 }
 
@@ -224,6 +230,12 @@ impl ModelProvider for Recording {
 
     fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration], tuning: &Tuning) -> PromptPrefix {
         self.inner.freeze(model, system, tools, tuning)
+    }
+
+    fn freeze_search(&self, model: &str, system: &str, bounds: &Bounds) -> Option<PromptPrefix> {
+        let prefix = self.inner.freeze_search(model, system, bounds)?;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).searches = true;
+        Some(prefix)
     }
 
     fn respond<'a>(

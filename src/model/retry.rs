@@ -12,6 +12,7 @@ use super::provider::{
     BoxFuture, Delta, DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelRequest, ModelResponse,
     PromptPrefix, ToolDeclaration,
 };
+use super::search::Bounds;
 use crate::model::tuning::Tuning;
 use crate::wire::settings::RetrySettings;
 use std::sync::Arc;
@@ -114,6 +115,10 @@ impl ModelProvider for Retrying {
 
     fn freeze(&self, model: &str, system: &str, tools: &[ToolDeclaration], tuning: &Tuning) -> PromptPrefix {
         self.inner.freeze(model, system, tools, tuning)
+    }
+
+    fn freeze_search(&self, model: &str, system: &str, bounds: &Bounds) -> Option<PromptPrefix> {
+        self.inner.freeze_search(model, system, bounds)
     }
 
     fn respond<'a>(

@@ -49,6 +49,8 @@ pub struct Script {
     pub gates: PathBuf,
     /// How long a gate is waited for.
     pub gate_deadline: Duration,
+    /// Whether its model can search the web.
+    pub web_search: bool,
     /// In the order of the file.
     pub rules: Vec<Rule>,
 }

@@ -16,6 +16,7 @@ use super::provider::{
 };
 use super::script::template::{Rendered, Values};
 use super::script::{Action, Input, Script, ScriptError, Shape, UsageOverride};
+use super::search::Bounds;
 use crate::model::tuning::Tuning;
 use crate::wire::block::{Block, BlockKind};
 use crate::wire::open::RawMap;
@@ -300,6 +301,13 @@ impl ModelProvider for Scripted {
             thinking: None,
             effort: None,
         }
+    }
+
+    fn freeze_search(&self, model: &str, system: &str, bounds: &Bounds) -> Option<PromptPrefix> {
+        self.script.web_search.then(|| PromptPrefix {
+            tools: super::anthropic::request::search_tools(bounds).into(),
+            ..self.freeze(model, system, &[], &Tuning::default())
+        })
     }
 
     fn respond<'a>(

@@ -69,6 +69,14 @@ struct Tokens {
     output_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
+    server_tool_use: Option<ServerTools>,
+}
+
+/// What the vendor did and bills beside the tokens.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ServerTools {
+    web_search_requests: Option<u64>,
 }
 
 impl Tokens {
@@ -78,6 +86,8 @@ impl Tokens {
         set(&mut usage.output_tokens, self.output_tokens);
         set(&mut usage.cache_creation_input_tokens, self.cache_creation_input_tokens);
         set(&mut usage.cache_read_input_tokens, self.cache_read_input_tokens);
+        let searches = self.server_tool_use.as_ref().and_then(|tools| tools.web_search_requests);
+        set(&mut usage.web_search_requests, searches);
     }
 }
 

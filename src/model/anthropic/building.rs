@@ -28,6 +28,7 @@ struct Start {
     text: String,
     thinking: String,
     signature: String,
+    citations: Option<Vec<Box<RawValue>>>,
 }
 
 #[derive(Deserialize)]
@@ -40,12 +41,13 @@ struct Delta {
     signature: String,
     #[serde(default)]
     partial_json: String,
+    citation: Option<Box<RawValue>>,
 }
 
 /// The block so far.
 pub(super) enum Building {
-    /// `text`
-    Text(String),
+    /// `text`, and where it comes from, entry by entry as it came
+    Text { text: String, citations: Vec<Box<RawValue>> },
     /// `thinking`; its text may be empty while the signature is not
     Thinking { text: String, signature: String },
     /// Everything else: the block as it began, and the JSON text of its input as far as it came.
@@ -58,7 +60,9 @@ impl Building {
         let start = Block::from_raw(raw)?;
         let known: Start = serde_json::from_str(start.raw()).unwrap_or_default();
         Ok(match start.kind() {
-            BlockKind::Text => Self::Text(known.text),
+            BlockKind::Text => {
+                Self::Text { text: known.text, citations: known.citations.unwrap_or_default() }
+            }
             BlockKind::Thinking if known.kind == "thinking" => {
                 Self::Thinking { text: known.thinking, signature: known.signature }
             }
@@ -70,10 +74,16 @@ impl Building {
     /// says how many bytes it brought.
     pub(super) fn add(&mut self, raw: &RawValue) -> Result<(Piece, usize), serde_json::Error> {
         let delta: Delta = serde_json::from_str(raw.get())?;
-        let size = delta.text.len() + delta.thinking.len() + delta.signature.len() + delta.partial_json.len();
+        let cited = delta.citation.as_ref().map_or(0, |citation| citation.get().len());
+        let size = delta.text.len()
+            + delta.thinking.len()
+            + delta.signature.len()
+            + delta.partial_json.len()
+            + cited;
         let piece = match self {
-            Self::Text(text) => {
+            Self::Text { text, citations } => {
                 text.push_str(&delta.text);
+                citations.extend(delta.citation);
                 if delta.text.is_empty() { Piece::None } else { Piece::Text(delta.text) }
             }
             Self::Thinking { text, signature } => {
@@ -92,7 +102,7 @@ impl Building {
     /// The text so far.
     pub(super) fn text(&self) -> &str {
         match self {
-            Self::Text(text) => text,
+            Self::Text { text, .. } => text,
             _ => "",
         }
     }
@@ -109,7 +119,8 @@ impl Building {
     /// that is empty and unsigned).
     pub(super) fn finish(self) -> Result<(Option<Block>, Option<Malformed>), NotABlock> {
         match self {
-            Self::Text(text) => Ok(((!text.trim().is_empty()).then(|| Block::text(&text)), None)),
+            Self::Text { text, .. } if text.trim().is_empty() => Ok((None, None)),
+            Self::Text { text, citations } => Ok((Some(cited(&text, &citations)?), None)),
             Self::Thinking { text, signature } => {
                 let kept = !(text.is_empty() && signature.is_empty());
                 Ok((kept.then(|| Block::thinking(&text, &signature)), None))
@@ -119,6 +130,16 @@ impl Building {
             Self::Raw { start, input } => Ok((Some(with_input(&start, &input)?), None)),
         }
     }
+}
+
+/// A text with its sources, which the API wants back as they were.
+fn cited(text: &str, citations: &[Box<RawValue>]) -> Result<Block, NotABlock> {
+    if citations.is_empty() {
+        return Ok(Block::text(text));
+    }
+    let list: Vec<&str> = citations.iter().map(|citation| citation.get()).collect();
+    let text = serde_json::Value::from(text);
+    Block::parse(&format!(r#"{{"type":"text","text":{text},"citations":[{}]}}"#, list.join(",")))
 }
 
 fn finish_call(start: Block, input: String) -> Result<(Option<Block>, Option<Malformed>), NotABlock> {

@@ -7,6 +7,7 @@
 use crate::model::body::{self, Segments};
 use crate::model::foreign::is_foreign_to_messages;
 use crate::model::provider::{Anchor, ModelRequest, PromptPrefix, ToolDeclaration};
+use crate::model::search::{Bounds, MAX_SEARCHES};
 use crate::wire::block::{Block, BlockKind, Role};
 use bytes::Bytes;
 use serde::Serialize;
@@ -36,6 +37,19 @@ pub(in crate::model) fn tools(declarations: &[ToolDeclaration]) -> String {
         })
         .collect();
     format!("[{}]", list.join(","))
+}
+
+/// The `tools` array of a request that searches the web.
+/// See <https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool>.
+pub(in crate::model) fn search_tools(bounds: &Bounds) -> String {
+    let domains = |name: &str, list: &Vec<String>| {
+        if list.is_empty() { String::new() } else { format!(r#","{name}":{}"#, json(list)) }
+    };
+    format!(
+        r#"[{{"type":"web_search_20250305","name":"web_search","max_uses":{MAX_SEARCHES}{}{}}}]"#,
+        domains("allowed_domains", &bounds.allowed),
+        domains("blocked_domains", &bounds.blocked)
+    )
 }
 
 /// The system prompt as one text block, or nothing when it is blank (the API refuses blank text).

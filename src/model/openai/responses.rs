@@ -13,6 +13,7 @@ use super::{Sending, names};
 use crate::model::body::{self, Segments};
 use crate::model::foreign::{PHASE, REASONING, type_of};
 use crate::model::provider::{ModelRequest, ToolDeclaration};
+use crate::model::search::Bounds;
 use crate::wire::block::{Block, BlockKind, ChatMessage, Role};
 use bytes::Bytes;
 use serde::Deserialize;
@@ -33,6 +34,16 @@ pub(super) fn tools(declarations: &[ToolDeclaration]) -> String {
         })
         .collect();
     format!("[{}]", list.join(","))
+}
+
+/// The `tools` array of a request that searches the web. Domains to leave out have no place in it.
+/// See <https://developers.openai.com/api/docs/guides/tools-web-search>.
+pub(super) fn search_tools(bounds: &Bounds) -> String {
+    if bounds.allowed.is_empty() {
+        return r#"[{"type":"web_search"}]"#.to_owned();
+    }
+    let allowed = serde_json::Value::from(bounds.allowed.clone());
+    format!(r#"[{{"type":"web_search","filters":{{"allowed_domains":{allowed}}}}}]"#)
 }
 
 /// The system prompt as a JSON string, or nothing when it is blank.

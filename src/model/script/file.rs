@@ -25,6 +25,8 @@ struct FileText {
     gates: Option<String>,
     gate_deadline_ms: Option<u64>,
     #[serde(default)]
+    web_search: bool,
+    #[serde(default)]
     rule: Vec<Spanned<RuleText>>,
 }
 
@@ -120,6 +122,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Script, ScriptError> {
         piece: file.piece.unwrap_or(PIECE).max(1),
         gates,
         gate_deadline: Duration::from_millis(file.gate_deadline_ms.unwrap_or(GATE_DEADLINE_MS)),
+        web_search: file.web_search,
         rules: file.rule.into_iter().map(|r| reader.rule(r)).collect::<Result<_, _>>()?,
     })
 }

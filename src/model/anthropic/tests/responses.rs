@@ -2,11 +2,13 @@
 
 use super::super::{Anthropic, Credentials, Secret};
 use crate::model::http::{HttpClient, Proxies};
-use crate::model::provider::{Delta, ModelError, ModelProvider, ModelResponse, StopReason};
+use crate::model::provider::{Delta, ModelError, ModelProvider, ModelRequest, ModelResponse, StopReason};
+use crate::model::search::Bounds;
 use crate::model::testing::{Answer, Heard, Server, request, user};
 use crate::wire::block::{Block, BlockKind, ChatMessage};
 use crate::wire::usage::Usage;
 use bytes::Bytes;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) const KEY: &str = "sk-ant-very-secret";
@@ -206,7 +208,7 @@ async fn what_cannot_be_said_again_is_dropped_and_what_is_unknown_is_kept() {
             ),
             (BlockKind::Other, found),
             (BlockKind::Thinking, r#"{"type":"thinking","thinking":"","signature":"only"}"#),
-            (BlockKind::Text, r#"{"type":"text","text":"ab"}"#),
+            (BlockKind::Text, r#"{"type":"text","text":"ab","citations":[{}]}"#),
             (BlockKind::ToolUse, whole),
             (
                 BlockKind::ToolUse,
@@ -285,4 +287,51 @@ async fn a_token_is_sent_as_bearer_and_a_base_may_end_in_v1() {
     assert_eq!(seen[0].line, "POST /v1/messages HTTP/1.1");
     assert_eq!(seen[0].headers["authorization"], "Bearer tok-1");
     assert!(!seen[0].headers.contains_key("x-api-key"));
+}
+
+#[tokio::test]
+async fn a_search_is_a_request_with_one_tool_and_its_sources_are_kept() {
+    let cited = r#"{"type":"web_search_result_location","url":"https://a.test/","title":"A","encrypted_index":"x\/y","cited_text":"\u00e9"}"#;
+    let delta = format!(r#"{{"type":"citations_delta","citation":{cited}}}"#);
+    let text = r#"{"type":"text_delta","text":"so"}"#.to_owned();
+    let events = [
+        block(
+            0,
+            r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#,
+            &[r#"{"type":"input_json_delta","partial_json":"{\"query\": \"q\"}"}"#.to_owned()],
+        ),
+        block(1, r#"{"type":"web_search_tool_result","tool_use_id":"s1","content":[{"a":1e2}]}"#, &[]),
+        block(2, r#"{"type":"text","text":"","citations":[]}"#, &[delta, text]),
+    ];
+    let usage = r#""usage":{"output_tokens":42,"#;
+    let bytes = String::from_utf8(stream(&events, "end_turn").to_vec()).expect("text");
+    let bytes =
+        bytes.replace(usage, r#""usage":{"server_tool_use":{"web_search_requests":2},"output_tokens":42,"#);
+    let server = Server::start([Answer::Stream { bytes: bytes.into(), chunk: 100 }]).await;
+    let client = client(&server, PATIENCE);
+    let bounds = Bounds { blocked: vec!["b.test".to_owned()], ..Bounds::default() };
+    let prefix = client.freeze_search("claude-test", "search", &bounds).expect("it searches");
+    let request = ModelRequest { prefix: prefix.into(), ..request("a", 1, &[user("q")]) };
+    let answer = client.respond(&request, &Heard::default()).await.expect("a response");
+    assert_eq!(server.refusals(), Vec::<String>::new());
+    let body: serde_json::Value = serde_json::from_slice(&server.seen()[0].body).expect("JSON");
+    let tools =
+        r#"[{"type":"web_search_20250305","name":"web_search","max_uses":5,"blocked_domains":["b.test"]}]"#;
+    assert_eq!(body["tools"], serde_json::from_str::<serde_json::Value>(tools).expect("JSON"));
+    let raw: Vec<&str> = answer.blocks.iter().map(Block::raw).collect();
+    assert_eq!(
+        raw,
+        [
+            r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{"query": "q"}}"#,
+            r#"{"type":"web_search_tool_result","tool_use_id":"s1","content":[{"a":1e2}]}"#,
+            &format!(r#"{{"type":"text","text":"so","citations":[{cited}]}}"#),
+        ]
+    );
+    assert_eq!(answer.usage.web_search_requests, 2);
+    // Going on with it sends the same bytes back.
+    let messages = [user("q"), ChatMessage::assistant(answer.blocks.clone())];
+    let again =
+        super::super::request::segments(&ModelRequest { messages: Arc::new(messages.to_vec()), ..request });
+    let again = String::from_utf8(again.joined().to_vec()).expect("text");
+    assert!(raw.iter().all(|raw| again.contains(raw.strip_suffix('}').expect("an object"))), "{again}");
 }

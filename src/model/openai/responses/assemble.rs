@@ -16,6 +16,7 @@ use crate::model::provider::{
 };
 use crate::model::stream::{self, Progress, nonsense};
 use crate::wire::block::Block;
+use crate::wire::usage::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -212,7 +213,7 @@ impl stream::Assembler for Assembler<'_> {
             model: model.unwrap_or_else(|| self.request.prefix.model.clone()),
             blocks: all.blocks,
             stop,
-            usage: answer.usage.unwrap_or_default().usage(),
+            usage: Usage { web_search_requests: all.searches, ..answer.usage.unwrap_or_default().usage() },
             malformed: all.malformed,
         })
     }

@@ -4,7 +4,7 @@ use super::super::ids::CallIds;
 use super::super::lenient;
 use super::super::names::ToolNames;
 use crate::model::calls::{self, Malformed};
-use crate::model::foreign::PHASE;
+use crate::model::foreign::{ANNOTATIONS, PHASE, WEB_SEARCH_CALL};
 use crate::wire::block::{Block, NotABlock};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -33,6 +33,8 @@ struct Content {
     text: Option<String>,
     #[serde(deserialize_with = "lenient")]
     refusal: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    annotations: Option<Vec<Box<RawValue>>>,
 }
 
 /// What all items of an answer come to.
@@ -42,6 +44,8 @@ pub(super) struct Collected {
     pub(super) malformed: Vec<Malformed>,
     pub(super) refused: bool,
     pub(super) calls: bool,
+    /// Searches of the web that the provider made.
+    pub(super) searches: u64,
 }
 
 impl Collected {
@@ -63,6 +67,10 @@ impl Collected {
                 self.malformed.extend(bad);
                 self.calls = true;
             }
+            Some(WEB_SEARCH_CALL) => {
+                self.searches += 1;
+                self.blocks.push(Block::from_raw(raw.to_owned())?);
+            }
             // Reasoning, and whatever else the provider does: as it came.
             _ => self.blocks.push(Block::from_raw(raw.to_owned())?),
         }
@@ -80,6 +88,13 @@ impl Collected {
             && phase.get() != "null"
         {
             let raw = format!(r#"{{"type":"{PHASE}","phase":{}}}"#, phase.get());
+            self.blocks.extend(Block::parse(&raw).ok());
+        }
+        let annotations =
+            item.content.iter().flatten().flat_map(|content| content.annotations.iter().flatten());
+        let annotations: Vec<&str> = annotations.map(|annotation| annotation.get()).collect();
+        if !annotations.is_empty() {
+            let raw = format!(r#"{{"type":"{ANNOTATIONS}","annotations":[{}]}}"#, annotations.join(","));
             self.blocks.extend(Block::parse(&raw).ok());
         }
         self.blocks.extend(texts.into_iter().map(|text| Block::text(text)));

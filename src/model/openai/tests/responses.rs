@@ -1,7 +1,8 @@
 //! The Responses API in its stateless form.
 
 use super::{ODD, answer, asking, client, events, raws, text};
-use crate::model::provider::{Delta, ModelErrorKind, ModelProvider, ModelResponse, StopReason};
+use crate::model::provider::{Delta, ModelErrorKind, ModelProvider, ModelRequest, ModelResponse, StopReason};
+use crate::model::search::Bounds;
 use crate::model::testing::{Answer, Heard, Server as Local, user};
 use crate::wire::block::{Block, ChatMessage};
 use crate::wire::settings::OpenAiWire::Responses;
@@ -207,4 +208,33 @@ async fn a_conversation_is_accepted_round_after_round() {
         assert!(last.contains(&REASONING.replace("rs_1", &format!("rs_{round}"))), "{round}");
         assert!(last.contains(&format!(r#""arguments":{}"#, text(ODD[round % ODD.len()]))), "{round}");
     }
+}
+
+#[tokio::test]
+async fn a_search_is_a_request_with_one_tool_and_its_sources_are_kept() {
+    let called = r#"{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search","query":"q"}}"#;
+    let citation =
+        r#"{"type":"url_citation","start_index":0,"end_index":2,"url":"https://a.test/","title":"A\/B"}"#;
+    let said = message("So.", "").replace(r#""annotations":[]"#, &format!(r#""annotations":[{citation}]"#));
+    let bytes = stream([item(0, called), item(1, &said)].concat());
+    let server = Local::start([Answer::Stream { bytes, chunk: 50 }]).await;
+    let client = client(&server, Responses);
+    let bounds = Bounds { allowed: vec!["a.test".to_owned()], ..Bounds::default() };
+    let prefix = client.freeze_search("some-model", "search", &bounds).expect("it searches");
+    let request = ModelRequest { prefix: prefix.into(), ..asking(&client, "some-model", &[user("q")]) };
+    let got = client.respond(&request, &Heard::default()).await.expect("a response");
+    assert_eq!(server.refusals(), Vec::<String>::new());
+    let body: Value = serde_json::from_slice(&server.seen()[0].body).expect("JSON");
+    let tools = r#"[{"type":"web_search","filters":{"allowed_domains":["a.test"]}}]"#;
+    assert_eq!(body["tools"], serde_json::from_str::<Value>(tools).expect("JSON"));
+    let annotations = format!(r#"{{"type":"message_annotations","annotations":[{citation}]}}"#);
+    assert_eq!(raws(&got.blocks), [called, annotations.as_str(), r#"{"type":"text","text":"So."}"#]);
+    assert_eq!((got.usage.web_search_requests, got.stop), (1, StopReason::EndTurn));
+}
+
+#[tokio::test]
+async fn only_the_wire_that_has_a_search_offers_one() {
+    let server = Local::start([]).await;
+    let searches = |wire| client(&server, wire).freeze_search("m", "", &Bounds::default()).is_some();
+    assert_eq!((searches(Responses), searches(crate::wire::settings::OpenAiWire::Chat)), (true, false));
 }

@@ -62,6 +62,12 @@ fn tools(tools: &Value) -> Result<(), String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         check(!name.is_empty() && name.len() <= 128 && name.chars().all(plain), "tools: bad name")?;
         check(names.insert(name), "tools: names must be unique")?;
+        if tool["type"] == "web_search_20250305" {
+            check(name == "web_search" && tool.get("input_schema").is_none(), "tools: web_search")?;
+            let both = tool.get("allowed_domains").is_some() && tool.get("blocked_domains").is_some();
+            check(!both, "tools: allowed_domains or blocked_domains")?;
+            continue;
+        }
         check(tool["input_schema"]["type"] == "object", "tools: input_schema must be an object's")?;
     }
     Ok(())

@@ -43,6 +43,10 @@ fn tools(body: &Value, function: impl Fn(&Value) -> &Value) -> Check {
     let list = tools.as_array().filter(|l| !l.is_empty()).ok_or("tools: empty array")?;
     let mut names = BTreeSet::new();
     for tool in list {
+        if tool["type"] == "web_search" {
+            only(tool, &["type", "filters"], "tools")?;
+            continue;
+        }
         check(tool["type"] == "function", "tools: a function")?;
         let function = function(tool);
         name(&function["name"], "tools")?;
