@@ -61,6 +61,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("memchr", &["tools/"]),
     ("strsim", &["tools/", "cli/"]),
     ("htmd", &["tools/web_fetch"]),
+    ("encoding_rs", &["tools/web_fetch"]),
     ("schemars", &["wire/", "cli/settings"]),
     ("tmux_interface", &["exec/tmux"]),
     ("brush_parser", &["policy/shell"]),

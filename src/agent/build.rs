@@ -16,10 +16,12 @@ use super::ports::{Mailbox, PermissionBroker};
 use super::prefix_file::{self, Fresh};
 use super::restore::{self, Restored};
 use super::runtime::{Model, Runtime};
+use super::side::SideBook;
 use super::todos::Todos;
 use super::tool_rules;
 use super::transcript::{FORK_ORIGIN, NewLine, RUN_STARTED, Transcript};
 use super::turn::Agent;
+use super::web;
 use crate::model::provider::PromptPrefix;
 use crate::model::tuning::Tuning;
 use crate::os::git;
@@ -114,6 +116,7 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         files: Arc::new(files),
         shells: Arc::new(Shells::default()),
         todos: Todos::default(),
+        side: SideBook::default(),
         place: Place::of(plan.slot),
         fork_point: ForkPoint::default(),
         context_filled: AtomicU64::new(0),
@@ -277,7 +280,8 @@ fn choose_tools(
     let may = |name: &String| {
         parent.is_none_or(|names| names.contains(name)) && tool_rules::refusal(name, tier, mode).is_none()
     };
-    let mut offered: Vec<_> = all.into_iter().filter(|t| may(&t.spec().name)).collect();
+    let mut offered: Vec<_> =
+        all.into_iter().filter(|t| may(&t.spec().name) && web::offers(core, &**t)).collect();
     offered.extend(servers.tools(parent));
     let definition = &core.definition;
     let choice = with_always(&definition.tools, always);

@@ -6,6 +6,7 @@ use super::limits::Place;
 use super::permissions::Permissions;
 use super::ports::PermissionBroker;
 use super::runtime::{Model, Runtime};
+use super::side::SideBook;
 use super::todos::Todos;
 use crate::tools::file_cache::FileCache;
 use crate::tools::shells::Shells;
@@ -31,6 +32,8 @@ pub struct AgentCore {
     pub shells: Arc<Shells>,
     /// What it wants to do.
     pub todos: Todos,
+    /// What its tools have asked models, and is not in its books yet.
+    pub side: SideBook,
     /// Its place among the running agents.
     pub place: Place,
     /// Where its conversation can be forked.

@@ -33,6 +33,8 @@ pub enum AgentEvent {
         /// For an assistant message: the model and tokens of the response.
         response: Option<ResponseInfo>,
     },
+    /// One of its tools has asked a model: tokens and money of that.
+    SideRequest(Usage, Money),
     /// A tool call began.
     ToolStarted {
         /// The call.

@@ -17,6 +17,7 @@ use super::resolve::resolve_access;
 use super::tally::Denial;
 use super::todos;
 use super::tool_rules;
+use super::web;
 use crate::policy::decide::Verdict;
 use crate::tools::cap;
 use crate::tools::context::{ProgressSink, ToolContext};
@@ -321,6 +322,7 @@ fn tool_context(
         closed: core.permissions.closed.clone().into(),
         approved: approved.into(),
         output_dir: core.permissions.own_output.clone(),
+        web: Arc::new(web::OwnWeb(Arc::clone(core))),
         todos: Arc::new(todos::Own(Arc::clone(core))),
         checkpoints: Arc::new(Keeper(Arc::clone(core))),
         progress: Arc::new(Progress { core: Arc::clone(core), id: id.to_owned() }),

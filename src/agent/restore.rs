@@ -7,6 +7,7 @@
 use super::context_size;
 use super::fork::seed::Beginning;
 use super::rewind::RewindData;
+use super::side::{Noted, SIDE_REQUEST};
 use super::todos::Replay;
 use super::transcript::{COMPACT_BOUNDARY, RUN_STARTED};
 use crate::store::error::StoreError;
@@ -129,6 +130,12 @@ fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)
         }
         if line.subtype.as_deref() == Some(COMPACT_BOUNDARY) {
             take_boundary(restored, &line);
+        }
+        if line.subtype.as_deref() == Some(SIDE_REQUEST)
+            && let Some(noted) =
+                line.data.as_ref().and_then(|data| serde_json::from_str::<Noted>(data.get()).ok())
+        {
+            *restored.usage.entry(noted.model).or_default() += noted.usage;
         }
         *announced = (!line.message_ids.is_empty()).then_some((line.uuid, line.message_ids));
         return;

@@ -14,6 +14,7 @@ use super::limits::Slots;
 use super::mcp::Mcp;
 use super::ports::Mailbox;
 use super::tally::Tally;
+use super::web::SharedWeb;
 use crate::model::prices::PriceTable;
 use crate::model::provider::{ModelError, ModelProvider};
 use crate::model::tuning::Tuning;
@@ -95,6 +96,8 @@ pub struct Runtime {
     pub kept: KeptSources,
     /// What was used.
     pub tally: Tally,
+    /// The web.
+    pub web: SharedWeb,
     /// The environment of tool commands.
     pub environment: Arc<BTreeMap<String, String>>,
     /// Concurrency-safe calls at once.

@@ -441,7 +441,21 @@ impl Agent {
             Arc::make_mut(&mut self.history).push(results);
             return Err(error.into());
         }
+        self.book_side_requests().await?;
         halted.map_or(Ok(Round::Goes(count)), |why| Err(TurnError::Halted(why)))
+    }
+
+    /// What the tools of this round have asked models counts as the agent's.
+    async fn book_side_requests(&mut self) -> Result<(), StoreError> {
+        let used = self.core.side.take();
+        for used in &used {
+            self.usage += used.usage;
+            self.cost += used.cost;
+        }
+        if used.is_empty() {
+            return Ok(());
+        }
+        self.transcript.append(used.iter().map(|used| used.line()).collect()).await.map(drop)
     }
 
     /// Puts waiting mail at the end of the history: on disk first, then acknowledged.

@@ -25,6 +25,7 @@ use crate::agent::permissions::Permissions;
 use crate::agent::ports::{Mailbox, PermissionBroker};
 use crate::agent::runtime::{Model, ModelSource, Runtime};
 use crate::agent::tally::Tally;
+use crate::agent::web::SharedWeb;
 use crate::exec::in_process::InProcessExecutor;
 use crate::exec::process::ProcessExecutor;
 use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
@@ -241,6 +242,7 @@ fn make_runtime(
     let options = setup.connect_options();
     let environment = Arc::new(setup.environment.for_tools(&settings.env, team.name.as_str()));
     let mcp = mcp::start(servers, &environment, options.http.clone(), &setup.cwd);
+    let web = SharedWeb::new(options.http.clone());
     let models = Models {
         names: Names::new(&settings.aliases),
         connections: Connections::new(ConnectOptions {
@@ -272,6 +274,7 @@ fn make_runtime(
         compaction: settings.compaction,
         kept: KeptSources::default(),
         tally: Tally::default(),
+        web,
         environment,
         tool_concurrency: settings.limits.tool_concurrency.unwrap_or(TOOL_CONCURRENCY),
         home: setup.environment.home(),

@@ -181,6 +181,10 @@ impl Reporter {
                 said.record.usage += response.usage;
                 said.record.cost += response.cost;
             }
+            AgentEvent::SideRequest(usage, cost) => {
+                said.record.usage += *usage;
+                said.record.cost += *cost;
+            }
             AgentEvent::Waiting(begins) => {
                 said.waiting = if *begins { said.waiting + 1 } else { said.waiting.saturating_sub(1) };
                 let busy = matches!(said.record.state, AgentState::Working | AgentState::Waiting);

@@ -4,6 +4,7 @@ use super::background_shell::BackgroundShell;
 use super::file_cache::FileCache;
 use super::shells::Shells;
 use super::tool::BoxFuture;
+use super::web::Web;
 use crate::wire::todo::Todo;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -80,6 +81,8 @@ pub struct ToolContext {
     /// Where the whole of an output goes that is too long for the history; readable although it lies
     /// in a closed directory. Without links in it.
     pub output_dir: PathBuf,
+    /// The web.
+    pub web: Arc<dyn Web>,
     /// The agent's list of things to do.
     pub todos: Arc<dyn TodoList>,
     /// Told before a file is changed.

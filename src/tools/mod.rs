@@ -30,6 +30,9 @@ pub mod shells;
 mod spool;
 pub mod todo_write;
 pub mod tool;
+pub mod web;
+pub mod web_fetch;
+pub mod web_search;
 mod work;
 pub mod write;
 
@@ -46,6 +49,8 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(glob::Glob),
         Arc::new(grep::Grep),
         Arc::new(bash::Bash),
+        Arc::new(web_fetch::WebFetch::default()),
+        Arc::new(web_search::WebSearch),
         Arc::new(todo_write::TodoWrite),
     ]
 }

@@ -56,3 +56,11 @@ pub const FORK_ROUNDS: u32 = 200;
 pub const FILE_CACHE_FILES: usize = 100;
 /// Bytes of file content the file-state cache holds.
 pub const FILE_CACHE_BYTES: usize = 25 * 1024 * 1024;
+/// How long `WebFetch` waits for a page, redirects included.
+pub const WEB_FETCH_DEADLINE: Duration = Duration::from_secs(30);
+/// Bytes of a page that `WebFetch` reads.
+pub const WEB_FETCH_BYTES: usize = 10 * 1024 * 1024;
+/// How long a session keeps a page.
+pub const WEB_CACHE: Duration = Duration::from_secs(15 * 60);
+/// Bytes of text of all pages that a session keeps.
+pub const WEB_CACHE_BYTES: usize = 32 * 1024 * 1024;

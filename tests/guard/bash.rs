@@ -8,11 +8,14 @@ use festoon::tools::context::{BackgroundShells, BeforeChange, Former, ProgressSi
 use festoon::tools::file_cache::FileCache;
 use festoon::tools::shells::Shells;
 use festoon::tools::tool::{BoxFuture, Tool, ToolCall, ToolContent};
+use festoon::tools::web::{Found, Wanted, Web};
+use festoon::tools::web_fetch::fetch::{Client, HttpError};
+use festoon::tools::web_fetch::pages::Pages;
 use festoon::wire::limits::TOOL_RESULT_CHARS;
 use festoon::wire::todo::Todo;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +47,26 @@ impl TodoList for Seen {
     fn replace(&self, _: Vec<Todo>) {}
 }
 
+/// No network.
+impl Web for Seen {
+    fn client(&self, _: &str) -> Result<Client, String> {
+        Err("none".to_owned())
+    }
+    fn reason(&self, error: &HttpError) -> String {
+        error.to_string()
+    }
+    fn pages(&self) -> &Pages {
+        static PAGES: LazyLock<Pages> = LazyLock::new(Pages::default);
+        &PAGES
+    }
+    fn ask_page<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(async { Err("none".to_owned()) })
+    }
+    fn search<'a>(&'a self, _: &'a Wanted) -> BoxFuture<'a, Result<Found, String>> {
+        Box::pin(async { Err("none".to_owned()) })
+    }
+}
+
 struct Agent {
     temp: tempfile::TempDir,
     mark: String,
@@ -66,6 +89,7 @@ impl Agent {
             environment: Arc::new(environment(&mark)),
             closed: Arc::from([]),
             output_dir: temp.path().join("output"),
+            web: Arc::clone(&seen) as Arc<dyn Web>,
             todos: Arc::clone(&seen) as Arc<dyn TodoList>,
             checkpoints: Arc::clone(&seen) as Arc<dyn BeforeChange>,
             progress: Arc::clone(&seen) as Arc<dyn ProgressSink>,

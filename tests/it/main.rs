@@ -36,3 +36,4 @@ mod timeline;
 mod todos;
 mod tools;
 mod trust;
+mod web;

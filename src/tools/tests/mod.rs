@@ -13,12 +13,15 @@ use crate::tools::file_cache::FileCache;
 use crate::tools::schema;
 use crate::tools::shells::Shells;
 use crate::tools::tool::{BoxFuture, Tool, ToolCall, ToolContent, ToolOutput};
+use crate::tools::web::{Found, Wanted, Web};
+use crate::tools::web_fetch::fetch::{Client, HttpError};
+use crate::tools::web_fetch::pages::Pages;
 use crate::wire::todo::Todo;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use tokio_util::sync::CancellationToken;
 
 struct Nowhere;
@@ -46,8 +49,28 @@ impl TodoList for Nowhere {
     fn replace(&self, _: Vec<Todo>) {}
 }
 
+/// No network.
+impl Web for Nowhere {
+    fn client(&self, _: &str) -> Result<Client, String> {
+        Err("there is no network".to_owned())
+    }
+    fn reason(&self, error: &HttpError) -> String {
+        error.to_string()
+    }
+    fn pages(&self) -> &Pages {
+        static PAGES: LazyLock<Pages> = LazyLock::new(Pages::default);
+        &PAGES
+    }
+    fn ask_page<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(async { Err("there is no model".to_owned()) })
+    }
+    fn search<'a>(&'a self, _: &'a Wanted) -> BoxFuture<'a, Result<Found, String>> {
+        Box::pin(async { Err("there is no search".to_owned()) })
+    }
+}
+
 /// A directory to work in and one that is closed, which holds the output directory.
-struct Place {
+pub(super) struct Place {
     _temp: tempfile::TempDir,
     pub dir: PathBuf,
     pub closed: PathBuf,
@@ -55,7 +78,7 @@ struct Place {
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let temp = tempfile::tempdir().expect("temp");
         let root = fs::canonicalize(temp.path()).expect("real");
         let (dir, closed) = (root.join("work"), root.join("state/teams"));
@@ -74,6 +97,7 @@ impl Place {
             closed: vec![closed.clone()].into(),
             approved: Arc::new([]),
             output_dir,
+            web: Arc::new(Nowhere),
             todos: Arc::new(Nowhere),
             checkpoints: Arc::new(Nowhere),
             progress: Arc::new(Nowhere),
@@ -88,7 +112,7 @@ impl Place {
         path
     }
 
-    async fn call(&self, tool: &dyn Tool, mut input: Value) -> ToolOutput {
+    pub async fn call(&self, tool: &dyn Tool, mut input: Value) -> ToolOutput {
         schema::whole_numbers(&mut input);
         schema::validate(tool.spec(), &input).expect("fits the schema");
         let target = tool.access(&input, &self.ctx.cwd).target;
@@ -103,7 +127,7 @@ impl Place {
     }
 
     /// The text of a success.
-    async fn ok(&self, tool: &dyn Tool, input: Value) -> String {
+    pub async fn ok(&self, tool: &dyn Tool, input: Value) -> String {
         let output = self.call(tool, input).await;
         let failed = output.is_error;
         let text = text(output);
@@ -112,7 +136,7 @@ impl Place {
     }
 
     /// The text of a failure.
-    async fn err(&self, tool: &dyn Tool, input: Value) -> String {
+    pub async fn err(&self, tool: &dyn Tool, input: Value) -> String {
         let output = self.call(tool, input).await;
         assert!(output.is_error, "{output:?}");
         text(output)

@@ -14,7 +14,7 @@ use super::wait::{self, PATIENCE};
 use super::world::{KEY, World};
 use cache::{Cache, Found};
 use refuse::Issued;
-pub use reply::{Part, Reply, call, call_as, gate, say, think};
+pub use reply::{Part, Reply, block, call, call_as, gate, say, think};
 pub use request::Request;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -127,8 +127,12 @@ fn message(out: &mut TcpStream, shared: &Shared, request: &Request, parts: &[Par
             state.issued.pause(&blocks);
         }
         let output = blocks.iter().map(|b| b.to_string().len().div_ceil(4)).sum::<usize>();
-        let usage = json!({ "input_tokens": found.input, "cache_creation_input_tokens": found.creation,
-                            "cache_read_input_tokens": found.read, "output_tokens": output });
+        let mut usage = json!({ "input_tokens": found.input, "cache_creation_input_tokens": found.creation,
+                                "cache_read_input_tokens": found.read, "output_tokens": output });
+        let searches = blocks.iter().filter(|b| b["type"] == "server_tool_use").count();
+        if searches > 0 {
+            usage["server_tool_use"] = json!({ "web_search_requests": searches });
+        }
         let id = format!("msg_{:08}", request.number);
         let whole = !parts.iter().any(|p| {
             matches!(p, Part::Cut(_) | Part::End(_) | Part::Stall(_) | Part::Error { .. } | Part::Gate(_))

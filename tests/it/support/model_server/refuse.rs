@@ -23,9 +23,11 @@ const FIELDS: [&str; 13] = [
     "metadata",
     "thinking",
 ];
-const BLOCK_FIELDS: [(&str, &[&str]); 7] = [
+const BLOCK_FIELDS: [(&str, &[&str]); 9] = [
     ("text", &["type", "text", "cache_control", "citations"]),
     ("tool_use", &["type", "id", "name", "input", "cache_control"]),
+    ("server_tool_use", &["type", "id", "name", "input", "cache_control"]),
+    ("web_search_tool_result", &["type", "tool_use_id", "content", "cache_control"]),
     ("tool_result", &["type", "tool_use_id", "content", "is_error", "cache_control"]),
     ("thinking", &["type", "thinking", "signature"]),
     ("redacted_thinking", &["type", "data"]),
@@ -177,6 +179,11 @@ fn tools(tools: &Value) -> Refusal {
         let fits = (1..=128).contains(&name.len()) && name.chars().all(plain);
         check(fits, || format!("tools.{i}.name: must match ^[a-zA-Z0-9_-]{{1,128}}$"))?;
         check(names.insert(name), || format!("tools.{i}.name: {name} twice"))?;
+        if tool["type"] == "web_search_20250305" {
+            let known = ["type", "name", "max_uses", "allowed_domains", "blocked_domains"];
+            check(name == "web_search" && extra(tool, &known).is_none(), || format!("tools.{i}: {tool}"))?;
+            continue;
+        }
         check(tool["input_schema"]["type"] == "object", || {
             format!("tools.{i}.input_schema: must be an object's")
         })?;
@@ -273,7 +280,7 @@ fn assistant(blocks: &[Value], open: &[String], ids: &mut BTreeSet<String>) -> R
                 calls.push(id);
             }
             "thinking" => check(!blank(&block["signature"]), || "thinking without a signature".into())?,
-            "text" | "redacted_thinking" => {}
+            "text" | "redacted_thinking" | "server_tool_use" | "web_search_tool_result" => {}
             other => return Err(format!("an assistant cannot say {other}")),
         }
     }

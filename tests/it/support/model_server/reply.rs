@@ -23,6 +23,8 @@ pub enum Part {
         /// The id; made up when left out.
         id: Option<String>,
     },
+    /// A block as it stands, whole in its first event.
+    Block(Value),
     /// Waits until the gate is open.
     Gate(String),
     /// An `error` event, and the end of the stream.
@@ -126,6 +128,11 @@ pub fn call_as(id: &str, name: &str, input: Value) -> Part {
     Part::Call { name: name.to_owned(), input: input.to_string(), id: Some(id.to_owned()) }
 }
 
+/// A block as it stands.
+pub fn block(block: Value) -> Part {
+    Part::Block(block)
+}
+
 /// A gate.
 pub fn gate(name: &str) -> Part {
     Part::Gate(name.to_owned())
@@ -184,6 +191,7 @@ pub fn blocks(parts: &[Part], mut id: impl FnMut() -> String) -> Vec<Value> {
                 let input = serde_json::from_str(input).unwrap_or(Value::Null);
                 all.push(json!({ "type": "tool_use", "id": id, "name": name, "input": input }));
             }
+            Part::Block(block) => all.push(block.clone()),
             _ => {}
         }
     }
