@@ -10,12 +10,13 @@ mod tests;
 use super::hooks;
 use crate::model::registry::INHERIT;
 use crate::policy::rule::split_list;
-use crate::wire::definition::{AgentDefinition, ToolChoice};
+use crate::wire::definition::{AgentDefinition, Isolation, ToolChoice};
 use crate::wire::hooks::HookSettings;
 use crate::wire::ids::MAX_NAME_CHARS;
 use crate::wire::mcp::McpChoice;
 use crate::wire::permission::PermissionMode;
 use crate::wire::settings::Effort;
+use crate::wire::team::COLORS;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -25,9 +26,6 @@ use std::path::{Path, PathBuf};
 
 /// The line that begins and ends the front matter.
 const FENCE: &str = "---";
-/// Keys of the format that this version reads and does not act on.
-const WITHOUT_EFFECT: [&str; 1] = ["color"];
-
 /// Why a file is no definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}: {why}", path.display())]
@@ -112,6 +110,8 @@ fn read(bytes: &[u8]) -> Result<DefinitionFile, Wrong> {
         permission_mode: file.permission_mode,
         max_turns: file.max_turns,
         background: file.background,
+        isolation: file.isolation,
+        color: file.color,
         effort: file.effort,
         one_shot: false,
         omit_instructions: file.omit_instructions,
@@ -184,6 +184,8 @@ struct Draft {
     permission_mode: Option<PermissionMode>,
     max_turns: Option<u32>,
     background: Option<bool>,
+    isolation: Option<Isolation>,
+    color: Option<String>,
     effort: Option<Effort>,
     omit_instructions: bool,
     hooks: HookSettings,
@@ -226,12 +228,16 @@ impl Draft {
                 self.warnings.extend(unknown.into_iter().map(warn));
             }
             // Isolation is never ignored: an agent without it would write where others work.
-            "isolation" => {
-                return wrong(line, "`isolation` is not part of this version; leave it out");
-            }
-            key if WITHOUT_EFFECT.contains(&key) => {
-                let what = format!("`{key}` has no effect in this version");
-                self.warnings.push(Warning { line, what });
+            "isolation" => match value.as_str() {
+                Some("worktree") => self.isolation = Some(Isolation::Worktree),
+                _ => return wrong(line, format!("`isolation` is \"worktree\" or left out, not {value}")),
+            },
+            "color" => {
+                let color = text(field)?;
+                if !COLORS.contains(&color) {
+                    return wrong(line, format!("`color` is one of {}, not {color:?}", COLORS.join(", ")));
+                }
+                self.color = Some(color.to_owned());
             }
             key => self.warnings.push(Warning { line, what: format!("unknown key `{key}`") }),
         }

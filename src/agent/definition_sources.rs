@@ -7,7 +7,7 @@
 use super::definition_file;
 use super::definitions::main_agent;
 use super::hooks;
-use crate::wire::definition::{AgentDefinition, ToolChoice};
+use crate::wire::definition::{AgentDefinition, Isolation, ToolChoice};
 use crate::wire::hooks::HookSettings;
 use crate::wire::permission::PermissionMode;
 use crate::wire::settings::Effort;
@@ -165,6 +165,9 @@ struct Given {
     model: Option<String>,
     permission_mode: Option<PermissionMode>,
     max_turns: Option<u32>,
+    background: Option<bool>,
+    isolation: Option<Isolation>,
+    color: Option<String>,
     effort: Option<Effort>,
     #[serde(default, alias = "omitClaudeMd")]
     omit_instructions: bool,
@@ -188,6 +191,9 @@ fn from_json(text: &str) -> Result<Vec<AgentDefinition>, String> {
             model: given.model.filter(|m| m != "inherit"),
             permission_mode: given.permission_mode,
             max_turns: given.max_turns,
+            background: given.background,
+            isolation: given.isolation,
+            color: given.color,
             effort: given.effort,
             omit_instructions: given.omit_instructions,
             hooks: given.hooks,

@@ -70,6 +70,8 @@ pub fn main_agent() -> AgentDefinition {
         max_turns: None,
         background: None,
         effort: None,
+        isolation: None,
+        color: None,
         one_shot: false,
         omit_instructions: false,
         hooks: HookSettings::default(),

@@ -15,6 +15,7 @@ use super::mcp::Mcp;
 use super::ports::Mailbox;
 use super::tally::Tally;
 use super::web::SharedWeb;
+use super::worktree::Nursery;
 use crate::model::prices::PriceTable;
 use crate::model::provider::{ModelError, ModelProvider};
 use crate::model::tuning::Tuning;
@@ -102,6 +103,8 @@ pub struct Runtime {
     pub environment: Arc<BTreeMap<String, String>>,
     /// Concurrency-safe calls at once.
     pub tool_concurrency: usize,
+    /// Where isolated agents get their worktrees.
+    pub nursery: Nursery,
     /// The person's home.
     pub home: Option<PathBuf>,
     /// The platform's name for the model.

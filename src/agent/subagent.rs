@@ -16,11 +16,12 @@ use super::pipeline::CANCELLED;
 use super::runtime::{Model, Runtime};
 use super::transcript::{NewLine, RUN_ENDED};
 use super::turn::{TurnEnd, TurnInput, TurnStatus};
+use super::worktree::{Ending, Worktree};
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{clock, transcript};
 use crate::tools::tool::ToolOutput;
 use crate::wire::background::TaskState;
-use crate::wire::definition::AgentDefinition;
+use crate::wire::definition::{AgentDefinition, Isolation};
 use crate::wire::ids::{AgentId, AgentName, BackgroundId, RunId};
 use crate::wire::permission::{PermissionMode, Rule};
 use crate::wire::transcript::AgentMeta;
@@ -52,6 +53,8 @@ pub struct SubagentRequest {
     pub allowed_tools: Option<Vec<String>>,
     /// A directory instead of the parent's.
     pub cwd: Option<PathBuf>,
+    /// Where it works; `None` is what its definition says.
+    pub isolation: Option<Isolation>,
     /// A name it can be reached by; only for one that works in the background.
     pub name: Option<AgentName>,
 }
@@ -78,6 +81,7 @@ pub(super) struct Prepared {
     meta: AgentMeta,
     run_id: RunId,
     notes: Vec<String>,
+    worktree: Option<Worktree>,
 }
 
 /// Runs a subagent to its end. Every failure is a result for the parent's model.
@@ -99,7 +103,7 @@ pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOu
     };
     let started = Instant::now();
     match start(&request, slot).await {
-        Ok((mut built, meta_path, meta)) => {
+        Ok((mut built, meta_path, meta, worktree)) => {
             counted.stays();
             let context = Arc::clone(&built.agent.core().context);
             let Some(inside) = runtime.background.enter(&context.id) else {
@@ -107,18 +111,22 @@ pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOu
             };
             let event = AgentEvent::ChildStarted(Arc::clone(&context), request.description.clone());
             runtime.observer.event(&parent.context, &event);
-            let input = TurnInput::Prompt(first_message(&built.agent, &request.prompt).await);
+            let prompt = in_worktree(&request.prompt, worktree.as_ref());
+            let input = TurnInput::Prompt(first_message(&built.agent, &prompt).await);
             let end = live(&mut built.agent, input, inside.door(), cancel).await;
-            leave(&built, &end).await;
+            let kept = leave(&built, &end, worktree).await;
             finish(&built, meta_path, meta, &end).await;
-            result(&built, &end, &request.definition, started)
+            result(&built, &end, &request.definition, started, kept)
         }
         Err(why) => ToolOutput::error(format!("The agent was not started: {why}")),
     }
 }
 
-async fn start(request: &SubagentRequest, slot: Slot) -> Result<(Built, PathBuf, AgentMeta), String> {
+type Begun = (Built, PathBuf, AgentMeta, Option<Worktree>);
+
+async fn start(request: &SubagentRequest, slot: Slot) -> Result<Begun, String> {
     let prepared = prepare(request, Beside::Foreground).await?;
+    let worktree = prepared.worktree.clone();
     let (path, meta) = (prepared.meta_path.clone(), prepared.meta.clone());
     let written = (path.clone(), meta.clone());
     let disk = &request.parent.runtime.disk;
@@ -126,7 +134,7 @@ async fn start(request: &SubagentRequest, slot: Slot) -> Result<(Built, PathBuf,
         .await
         .map_err(|e| format!("{e}."))?;
     let built = make(prepared, Some(slot)).await?;
-    Ok((built, path, meta))
+    Ok((built, path, meta, worktree))
 }
 
 /// Resolves a request; every error is the end of a sentence for the calling model.
@@ -147,6 +155,15 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
         .await
         .map_err(|e| e.to_string())
         .and_then(|dir| dir)?;
+    let (worktree, cwd, more) = match request.isolation.or(definition.isolation) {
+        None => (None, cwd, Vec::new()),
+        Some(Isolation::Worktree) => {
+            let made = runtime.nursery.create(&cwd, &id).await.map_err(|e| e.to_string())?;
+            let (tree, notices) = made;
+            let cwd = tree.cwd.clone();
+            (Some(tree), cwd, notices)
+        }
+    };
     let context = AgentContext {
         id: id.clone(),
         name: None,
@@ -185,13 +202,14 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
         status: TaskState::Running.as_str().to_owned(),
         permission_mode: narrowed.mode,
         cwd: cwd.display().to_string(),
-        worktree_path: None,
+        worktree_path: worktree.as_ref().map(|tree| tree.path.display().to_string()),
         created_at: clock::now(),
         root: Some(context.root.clone()),
         allowed_tools: request.allowed_tools.clone(),
         prefix_sha256: None,
     };
-    let permissions = permissions(&parent, narrowed.mode, narrowed.rules, cwd);
+    let permissions = permissions(&parent, narrowed.mode, narrowed.rules, cwd, worktree.as_ref());
+    let notes = narrowed.notes.into_iter().chain(more).collect();
     Ok(Prepared {
         tools: tools(&parent, beside),
         parent,
@@ -202,7 +220,8 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
         meta_path,
         meta,
         run_id: RunId::generate(),
-        notes: narrowed.notes,
+        notes,
+        worktree,
     })
 }
 
@@ -217,18 +236,18 @@ fn tools(parent: &AgentCore, beside: Beside) -> Vec<String> {
     }
 }
 
-fn permissions(parent: &AgentCore, mode: PermissionMode, rules: Vec<Rule>, cwd: PathBuf) -> Permissions {
+/// What it may do; in a worktree of its own, that is its project and its parent's is not.
+fn permissions(
+    parent: &AgentCore,
+    mode: PermissionMode,
+    rules: Vec<Rule>,
+    cwd: PathBuf,
+    worktree: Option<&Worktree>,
+) -> Permissions {
     let own = &parent.permissions;
-    Permissions::new(
-        mode,
-        rules,
-        cwd,
-        own.project.clone(),
-        own.home.clone(),
-        own.closed.clone(),
-        own.own_output.clone(),
-    )
-    .below(own.mode())
+    let project = worktree.map_or_else(|| own.project.clone(), |tree| vec![tree.path.clone()]);
+    Permissions::new(mode, rules, cwd, project, own.home.clone(), own.closed.clone(), own.own_output.clone())
+        .below(own.mode())
 }
 
 /// Builds it, with a mailbox of its own.
@@ -261,9 +280,20 @@ async fn make(prepared: Prepared, slot: Option<Slot>) -> Result<Built, String> {
     Ok(built)
 }
 
+/// A prompt with what its agent must know of the place it works in.
+fn in_worktree(prompt: &str, worktree: Option<&Worktree>) -> String {
+    worktree.map_or_else(|| prompt.to_owned(), |tree| format!("{}\n\n{prompt}", tree.notice()))
+}
+
+/// A worktree that stays when its agent has ended.
+struct Kept {
+    tree: Worktree,
+    why: String,
+}
+
 /// The finalizer of every subagent: its commands end, its last line is written, an inbox that never had
-/// mail goes.
-async fn leave(built: &Built, end: &TurnEnd) {
+/// mail goes, and a worktree in which nothing is new.
+async fn leave(built: &Built, end: &TurnEnd, worktree: Option<Worktree>) -> Option<Kept> {
     let core = built.agent.core();
     core.shells.end().await;
     let last = NewLine::system(RUN_ENDED, state(end).as_str());
@@ -272,6 +302,11 @@ async fn leave(built: &Built, end: &TurnEnd) {
     let troubles = [ended.err().map(|e| e.to_string()), closed.err().map(|e| e.to_string())];
     for error in troubles.into_iter().flatten() {
         core.runtime.observer.event(&core.context, &AgentEvent::Notice(error));
+    }
+    let tree = worktree?;
+    match core.runtime.nursery.finish(&tree).await {
+        Ending::Removed => None,
+        Ending::Kept(why) => Some(Kept { tree, why }),
     }
 }
 
@@ -312,11 +347,22 @@ fn words(end: &TurnEnd) -> Result<String, String> {
     }
 }
 
-fn result(built: &Built, end: &TurnEnd, definition: &AgentDefinition, started: Instant) -> ToolOutput {
+fn result(
+    built: &Built,
+    end: &TurnEnd,
+    definition: &AgentDefinition,
+    started: Instant,
+    kept: Option<Kept>,
+) -> ToolOutput {
+    let place = kept.map(|Kept { tree, why }| {
+        format!("\n\nworktree: {} (branch {}): {why}", tree.path.display(), tree.branch)
+    });
+    let place = place.unwrap_or_default();
     let mut text = match words(end) {
         Ok(text) => text,
-        Err(why) => return ToolOutput::error(why),
+        Err(why) => return ToolOutput::error(why + &place),
     };
+    text.push_str(&place);
     if !definition.one_shot {
         let id = &built.agent.core().context.id;
         text.push_str(&format!(

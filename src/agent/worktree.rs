@@ -103,6 +103,8 @@ pub struct Nursery {
     pub environment: Arc<BTreeMap<String, String>>,
     /// Our binary, for the guard of commands.
     pub guard: PathBuf,
+    /// What becomes of a parent's uncommitted changes.
+    pub carry: Carry,
 }
 
 /// A worktree of an agent.
@@ -129,6 +131,20 @@ pub enum Ending {
     Kept(String),
 }
 
+impl Worktree {
+    /// What its agent is told: where it stands, and that nobody else works there.
+    pub fn notice(&self) -> String {
+        format!(
+            "You work in a git worktree of your own: {}, on the branch {}. Your changes stay there; nobody else sees \
+             them until the branch is merged, so commit what is to be kept. Paths that name {} mean the same place \
+             below your worktree.",
+            self.path.display(),
+            self.branch,
+            self.origin.display()
+        )
+    }
+}
+
 impl Nursery {
     /// Makes a worktree for `agent` from the tree that holds `parent`. The second value is what the agent
     /// and the person should know: files that did not come along.
@@ -136,7 +152,6 @@ impl Nursery {
         &self,
         parent: &Path,
         agent: &AgentId,
-        carry: Carry,
     ) -> Result<(Worktree, Vec<String>), WorktreeError> {
         let top = self
             .ask(parent, &["rev-parse", "--show-toplevel"])
@@ -149,15 +164,13 @@ impl Nursery {
             .map_err(|_| WorktreeError::NoCommit(top.clone()))?;
         let mut notices = Vec::new();
         let changed = self.ask(&top, &["diff", "--name-only", "-z", "HEAD"]).await?;
-        if !changed.is_empty() && carry == Carry::Refuse {
+        if !changed.is_empty() && self.carry == Carry::Refuse {
             return Err(WorktreeError::Dirty { top, files: some_of(&changed) });
         }
         let untracked = self.ask(&top, &["ls-files", "--others", "--exclude-standard", "-z"]).await?;
         if !untracked.is_empty() {
             notices.push(format!("the worktree does not have the untracked files {}", some_of(&untracked)));
         }
-        let name = plain(agent);
-        let branch = format!("festoon/{name}");
         let dir = self.root.join(name_of(&top));
         fs::DirBuilder::new()
             .recursive(true)
@@ -169,7 +182,7 @@ impl Nursery {
             path: dir.clone(),
             source,
         })?;
-        let path = dir.join(&name);
+        let (branch, path) = self.free_name(&top, &dir, agent).await?;
         let add = [
             "worktree".into(),
             "add".into(),
@@ -181,14 +194,15 @@ impl Nursery {
         ];
         self.git(&top, &add, TREE_DEADLINE).await?;
         let inside = parent.strip_prefix(&top).unwrap_or(Path::new(""));
-        let mut tree = Worktree { cwd: path.join(inside), path, branch, base, origin: top };
+        let cwd = if inside.as_os_str().is_empty() { path.clone() } else { path.join(inside) };
+        let mut tree = Worktree { path, branch, base, cwd, origin: top };
         if !tree.cwd.is_dir() {
             notices.push(format!("{} is not in the commit; the agent stands at the top", inside.display()));
             tree.cwd.clone_from(&tree.path);
         }
         let ready = async {
             if !changed.is_empty() {
-                self.carry(&tree).await?;
+                self.bring(&tree).await?;
             }
             self.mark(&tree).await?;
             self.verify(&tree).await
@@ -198,6 +212,30 @@ impl Nursery {
             return Err(error);
         }
         Ok((tree, notices))
+    }
+
+    /// A branch and a directory that nobody has: named after the agent, with a number when an earlier
+    /// agent of that id has left its own.
+    async fn free_name(
+        &self,
+        top: &Path,
+        dir: &Path,
+        agent: &AgentId,
+    ) -> Result<(String, PathBuf), WorktreeError> {
+        let heads = self.text(top, &["for-each-ref", "--format=%(refname)", "refs/heads/festoon/"]).await?;
+        let mut number = 1;
+        loop {
+            let name = match number {
+                1 => plain(agent),
+                number => format!("{}-{number}", plain(agent)),
+            };
+            let (branch, path) = (format!("festoon/{name}"), dir.join(&name));
+            let taken = heads.lines().any(|head| head.strip_prefix("refs/heads/") == Some(branch.as_str()));
+            if !taken && path.symlink_metadata().is_err() {
+                return Ok((branch, path));
+            }
+            number += 1;
+        }
     }
 
     /// The worktree that was made earlier at `path`; `None` when there is none of ours any more.
@@ -214,6 +252,20 @@ impl Nursery {
             origin: PathBuf::from(OsString::from_vec(parts.next()?.to_vec())),
         };
         self.stands(&tree).await.ok().map(|()| tree)
+    }
+
+    /// The worktree of an agent that goes on: the one it had, or one made anew when that was removed.
+    pub async fn find_or_create(
+        &self,
+        path: &Path,
+        cwd: &Path,
+        parent: &Path,
+        agent: &AgentId,
+    ) -> Result<(Worktree, Vec<String>), WorktreeError> {
+        match self.find(path, cwd).await {
+            Some(tree) => Ok((tree, Vec::new())),
+            None => self.create(parent, agent).await,
+        }
     }
 
     /// Takes the worktree away if nothing in it is new, else says why it stays.
@@ -278,7 +330,7 @@ impl Nursery {
     }
 
     /// Brings the parent's uncommitted changes along.
-    async fn carry(&self, tree: &Worktree) -> Result<(), WorktreeError> {
+    async fn bring(&self, tree: &Worktree) -> Result<(), WorktreeError> {
         // A commit that no branch holds; the parent's tree and stash stay as they are.
         let identity = ["-c", "user.name=festoon", "-c", "user.email=festoon@localhost"];
         let create: Vec<&str> = identity.iter().chain(&["stash", "create"]).copied().collect();

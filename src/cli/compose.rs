@@ -26,6 +26,7 @@ use crate::agent::ports::{Mailbox, PermissionBroker};
 use crate::agent::runtime::{Model, ModelSource, Runtime};
 use crate::agent::tally::Tally;
 use crate::agent::web::SharedWeb;
+use crate::agent::worktree::{Carry, Nursery};
 use crate::exec::in_process::InProcessExecutor;
 use crate::exec::process::ProcessExecutor;
 use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
@@ -37,7 +38,7 @@ use crate::model::record::Recording;
 use crate::model::registry::{ModelRef, Names};
 use crate::model::tuning::Tunings;
 use crate::os::file::resolve;
-use crate::os::process;
+use crate::os::{guard, process};
 use crate::policy::rule;
 use crate::store::error::StoreError;
 use crate::store::roster::Roster;
@@ -75,6 +76,7 @@ use crate::wire::usage::Usage;
 use crate::wire::worker::{AskPolicy, WorkerSpec};
 use futures_util::future::join_all;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -277,9 +279,20 @@ fn make_runtime(
         web,
         environment,
         tool_concurrency: settings.limits.tool_concurrency.unwrap_or(TOOL_CONCURRENCY),
+        nursery: nursery(setup),
         home: setup.environment.home(),
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
     }))
+}
+
+/// Where isolated agents get their worktrees.
+fn nursery(setup: &Setup) -> Nursery {
+    Nursery {
+        root: setup.paths.worktrees().to_owned(),
+        environment: Arc::new(setup.environment.for_tools(&BTreeMap::new(), "git")),
+        guard: PathBuf::from(guard::SELF_EXE),
+        carry: if setup.loaded.settings.worktree.carry { Carry::Along } else { Carry::Refuse },
+    }
 }
 
 /// Where teammates can run, which backend new ones get, and why.
@@ -513,6 +526,7 @@ async fn assemble(
                 trusted: setup.trust == Trust::Full,
             },
             shutdown: setup.loaded.settings.shutdown.clone(),
+            nursery: runtime.nursery.clone(),
         },
         stop.clone(),
     );

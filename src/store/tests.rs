@@ -631,6 +631,7 @@ fn a_spec_loses_its_secrets_and_nothing_else() {
         project_root: PathBuf::from("/"),
         additional_directories: Vec::new(),
         cwd: PathBuf::from("/"),
+        worktree: None,
         color: "blue".to_owned(),
         backend: BackendType::Process,
         depth: 1,

@@ -24,7 +24,7 @@ pub(super) async fn write(host: &Host, spec: &WorkerSpec, status: &str) {
         status: status.to_owned(),
         permission_mode: spec.permission_mode,
         cwd: spec.cwd.display().to_string(),
-        worktree_path: None,
+        worktree_path: spec.worktree.as_ref().map(|path| path.display().to_string()),
         created_at: clock::now(),
         root: Some(spec.name.clone()),
         allowed_tools: None,

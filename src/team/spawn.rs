@@ -5,18 +5,15 @@ use crate::agent::core::AgentCore;
 use crate::agent::definitions::GENERAL_PURPOSE;
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{clock, slug};
-use crate::wire::definition::AgentDefinition;
+use crate::wire::definition::{AgentDefinition, Isolation};
 use crate::wire::ids::{AgentId, AgentName, RunId, SessionId};
 use crate::wire::permission::PermissionMode;
 use crate::wire::settings::{RetrySettings, Settings};
-use crate::wire::team::{BackendType, Member, TeamFile};
+use crate::wire::team::{BackendType, COLORS, Member, TeamFile};
 use crate::wire::worker::{AskPolicy, WORKER_SPEC_VERSION, WorkerSpec};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Colours in the order they are given out; each stands out on light and dark ground.
-pub const COLORS: [&str; 8] = ["blue", "green", "yellow", "magenta", "cyan", "red", "orange", "purple"];
 
 /// What a call wants.
 pub struct TeammateRequest {
@@ -38,6 +35,8 @@ pub struct TeammateRequest {
     pub mode: Option<PermissionMode>,
     /// Rules instead of the parent's session rules.
     pub allowed_tools: Option<Vec<String>>,
+    /// Where it works; `None` is what its definition says.
+    pub isolation: Option<Isolation>,
     /// A directory instead of the parent's.
     pub cwd: Option<PathBuf>,
 }
@@ -93,7 +92,8 @@ pub fn resolve(
         },
     );
     let agent_id = AgentId::member(&name, &team.name);
-    let color = COLORS[roster.members.len() % COLORS.len()].to_owned();
+    let next = COLORS[roster.members.len() % COLORS.len()];
+    let color = definition.color.clone().unwrap_or_else(|| next.to_owned());
     let session_id = SessionId::generate();
     let mode = narrowed.mode;
     let member = Member {
@@ -141,6 +141,7 @@ pub fn resolve(
         project_root: parent.permissions.project.first().unwrap_or(&parent.context.cwd).clone(),
         additional_directories: parent.permissions.project.iter().skip(1).cloned().collect(),
         cwd,
+        worktree: None,
         color,
         backend: defaults.backend,
         depth: parent.context.depth + 1,
@@ -152,6 +153,27 @@ pub fn resolve(
         environment: if in_process { BTreeMap::new() } else { defaults.environment.clone() },
     };
     Ok(Resolved { spec, member, notes: narrowed.notes })
+}
+
+impl Resolved {
+    /// Gives it a worktree of its own, when the request or its definition asks for one.
+    pub async fn isolate(&mut self, request: &TeammateRequest) -> Result<(), String> {
+        let Some(Isolation::Worktree) = request.isolation.or(self.spec.definition.isolation) else {
+            return Ok(());
+        };
+        let nursery = &request.parent.runtime.nursery;
+        let made = nursery.create(&self.spec.cwd, &self.spec.agent_id).await.map_err(|e| format!("{e}."))?;
+        let (tree, notices) = made;
+        self.notes.extend(notices);
+        self.member.cwd = tree.cwd.display().to_string();
+        self.member.worktree_path = Some(tree.path.display().to_string());
+        self.spec.prompt = format!("{}\n\n{}", tree.notice(), self.spec.prompt);
+        self.spec.cwd = tree.cwd;
+        self.spec.project_root.clone_from(&tree.path);
+        self.spec.additional_directories.clear();
+        self.spec.worktree = Some(tree.path);
+        Ok(())
+    }
 }
 
 fn definition(request: &TeammateRequest) -> Result<AgentDefinition, String> {

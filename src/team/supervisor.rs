@@ -18,6 +18,7 @@ use super::wake::Topic;
 use crate::agent::background::{Background, Registration};
 use crate::agent::context::{AgentContext, spawn_in};
 use crate::agent::limits::Started;
+use crate::agent::worktree::Nursery;
 use crate::store::{clock, run};
 use crate::wire::event::EventKind;
 use crate::wire::frame::ShutdownRequest;
@@ -88,6 +89,8 @@ pub struct SupervisorParts {
     pub defaults: SpawnDefaults,
     /// Deadlines of the ladder.
     pub shutdown: ShutdownSettings,
+    /// Where isolated teammates work.
+    pub nursery: Nursery,
 }
 
 impl Supervisor {
@@ -215,6 +218,8 @@ struct Charge {
     offers: Offered,
     /// Its place in the list of background tasks, as long as it lives.
     task: Option<Registration>,
+    /// What became of its worktree, for the reason of its end.
+    place: Option<String>,
 }
 
 impl Charge {
@@ -235,6 +240,7 @@ impl Charge {
             unanswered: None,
             offers: Offered::default(),
             task: None,
+            place: None,
         }
     }
 }
@@ -242,10 +248,14 @@ impl Charge {
 impl Charge {
     /// Why it ended: the lifecycle does not see requests that came from elsewhere.
     fn reason(&self, verdict: Verdict, reason: String) -> String {
-        if self.agreed_elsewhere && verdict == Verdict::Stopped {
+        let reason = if self.agreed_elsewhere && verdict == Verdict::Stopped {
             "stopped on request".to_owned()
         } else {
             reason
+        };
+        match &self.place {
+            None => reason,
+            Some(place) => format!("{reason}; {place}"),
         }
     }
 }

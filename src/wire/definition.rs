@@ -17,6 +17,14 @@ pub enum ToolChoice {
     List(Vec<String>),
 }
 
+/// How an agent is kept apart from where its parent works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// A git worktree of its own.
+    Worktree,
+}
+
 /// A definition, built in or from a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,6 +54,12 @@ pub struct AgentDefinition {
     /// Whether it works in the background unless the call says otherwise.
     #[serde(default)]
     pub background: Option<bool>,
+    /// Where it works, when that is not where its parent does.
+    #[serde(default)]
+    pub isolation: Option<Isolation>,
+    /// Its colour as a teammate; `None` is the next one that is free.
+    #[serde(default)]
+    pub color: Option<String>,
     /// How hard its model thinks; `None` is what the session says.
     #[serde(default)]
     pub effort: Option<Effort>,

@@ -44,6 +44,8 @@ pub struct Settings {
     pub teammate_mode: Option<String>,
     /// What workers of their own process do when their leader is gone.
     pub orphaned_workers: OrphanedWorkers,
+    /// Worktrees of isolated agents.
+    pub worktree: WorktreeSettings,
     /// Bounds of the tree of agents.
     pub limits: LimitSettings,
     /// Retries of model requests.
@@ -93,6 +95,14 @@ pub struct ModelSettings {
     pub context_window: Option<u64>,
     /// Longest answer to ask for.
     pub max_output: Option<u32>,
+}
+
+/// Worktrees of isolated agents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorktreeSettings {
+    /// Whether uncommitted changes come along; without it, a parent that has some is refused.
+    pub carry: bool,
 }
 
 /// How hard a model thinks.

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// The format version written here.
 pub const TEAM_VERSION: u32 = 1;
+/// Colours in the order they are given out; each stands out on light and dark ground.
+pub const COLORS: [&str; 8] = ["blue", "green", "yellow", "magenta", "cyan", "red", "orange", "purple"];
 
 /// A team.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -72,6 +72,9 @@ pub struct WorkerSpec {
     pub asks: AskPolicy,
     /// Retries of model requests.
     pub retry: RetrySettings,
+    /// Its own worktree, if it has one.
+    #[serde(default)]
+    pub worktree: Option<PathBuf>,
     /// The settings it works under, as the leader resolved them.
     pub settings: Settings,
     /// Whether the leader's project is trusted: hooks, servers and definitions that bring either.

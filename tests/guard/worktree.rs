@@ -43,14 +43,18 @@ impl Repository {
         git(&top, &["commit", "-q", "-m", "first"]);
         let mut environment: BTreeMap<String, String> = std::env::vars().collect();
         environment.insert("GIT_CONFIG_GLOBAL".into(), "/dev/null".into());
-        let nursery =
-            Nursery { root: real.join("worktrees"), environment: Arc::new(environment), guard: binary() };
+        let nursery = Nursery {
+            root: real.join("worktrees"),
+            environment: Arc::new(environment),
+            guard: binary(),
+            carry: Carry::Refuse,
+        };
         Self { _temp: temp, top, nursery }
     }
 
     async fn create(&self, from: &Path) -> Result<(Worktree, Vec<String>), String> {
         let id = AgentId::new("anna@review");
-        self.nursery.create(from, &id, Carry::Refuse).await.map_err(|e| e.to_string())
+        self.nursery.create(from, &id).await.map_err(|e| e.to_string())
     }
 
     async fn made(&self) -> Worktree {
@@ -146,10 +150,13 @@ async fn where_there_is_nothing_to_begin_with_it_is_refused_with_the_reason() {
     let error = repository.create(&outside).await.expect_err("no commit");
     assert!(error.contains("needs a commit to begin with"), "{error}");
 
-    let tree = repository.made().await;
-    let error = repository.create(&repository.top).await.expect_err("the same agent twice");
-    assert!(error.starts_with("git worktree failed in ") && error.contains("festoon/anna-review"), "{error}");
-    assert_eq!(repository.nursery.finish(&tree).await, Ending::Removed, "the first one is unharmed");
+    let (tree, second) = (repository.made().await, repository.made().await);
+    assert_eq!([&*tree.branch, &*second.branch], ["festoon/anna-review", "festoon/anna-review-2"]);
+    assert_eq!(second.path, tree.path.with_file_name("anna-review-2"));
+    for tree in [&tree, &second] {
+        assert_eq!(repository.nursery.finish(tree).await, Ending::Removed);
+        assert!(!tree.path.exists());
+    }
 }
 
 #[tokio::test]
@@ -167,8 +174,8 @@ async fn a_dirty_parent_is_refused_unless_its_changes_are_carried() {
     assert!(error.contains("(a.txt, deep/b.txt)") && error.contains("worktree.carry"), "{error}");
     let before = git(&repository.top, &["status", "--porcelain"]);
     let id = AgentId::new("bo@review");
-    let (tree, _) =
-        repository.nursery.create(&repository.top, &id, Carry::Along).await.expect("carries them along");
+    let carrying = Nursery { carry: Carry::Along, ..repository.nursery.clone() };
+    let (tree, _) = carrying.create(&repository.top, &id).await.expect("carries them along");
     assert_eq!(fs::read_to_string(tree.path.join("a.txt")).expect("reads"), "changed\n");
     assert_eq!(fs::read_to_string(tree.path.join("deep/b.txt")).expect("reads"), "staged\n");
     assert_eq!(git(&repository.top, &["status", "--porcelain"]), before);
@@ -182,8 +189,7 @@ async fn a_leader_in_a_worktree_or_on_a_detached_head_has_children_with_worktree
     git(&repository.top, &["checkout", "-q", "--detach"]);
     let tree = repository.made().await;
     let id = AgentId::new("bo@review");
-    let (nested, _) =
-        repository.nursery.create(&tree.path, &id, Carry::Refuse).await.expect("from a worktree");
+    let (nested, _) = repository.nursery.create(&tree.path, &id).await.expect("from a worktree");
     assert_eq!(nested.origin, tree.path);
     assert_eq!(repository.nursery.finish(&nested).await, Ending::Removed);
     assert_eq!(repository.nursery.finish(&tree).await, Ending::Removed);

@@ -37,3 +37,4 @@ mod todos;
 mod tools;
 mod trust;
 mod web;
+mod worktrees;

@@ -59,6 +59,8 @@ fn everything_a_file_can_say() {
             max_turns: Some(12),
             background: None,
             effort: Some(Effort::Low),
+            isolation: None,
+            color: Some("blue".to_owned()),
             one_shot: false,
             omit_instructions: true,
             hooks: HookSettings {
@@ -82,7 +84,6 @@ fn everything_a_file_can_say() {
             (15, "unknown key `hooks.NoEvent`"),
             (15, "unknown key `hooks.PreToolUse.0.wobble`"),
             (21, "unknown key `wibble`"),
-            (23, "`color` has no effect in this version"),
         ]
     );
 }
@@ -151,7 +152,11 @@ fn a_bad_file_is_refused_with_line_and_reason() {
             "---\nhooks: {Stop: [{hooks: [{command: ''}]}]}\n---\nx",
             "a.md:2: `hooks`: Stop[0].hooks[0].command: there is none",
         ),
-        ("---\nisolation: worktree\n---\nx", "a.md:2: `isolation` is not part of this version; leave it out"),
+        ("---\nisolation: jail\n---\nx", "a.md:2: `isolation` is \"worktree\" or left out, not \"jail\""),
+        (
+            "---\ncolor: mauve\n---\nx",
+            "a.md:2: `color` is one of blue, green, yellow, magenta, cyan, red, orange, purple, not \"mauve\"",
+        ),
         (
             "---\npermissionMode: yolo\n---\nx",
             "a.md:2: there is no permission mode `yolo` (there are default, acceptEdits, plan, auto, dontAsk, \

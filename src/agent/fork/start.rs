@@ -66,6 +66,8 @@ pub fn definition(parent: &AgentDefinition) -> AgentDefinition {
         model: None,
         permission_mode: None,
         max_turns: Some(FORK_ROUNDS),
+        isolation: None,
+        color: None,
         one_shot: false,
         system_prompt: String::new(),
         ..parent.clone()

@@ -1,7 +1,7 @@
 //! A subagent in the background: launched, not waited for; its end is told by mail.
 
-use super::{Beside, Prepared, SubagentRequest, leave, make, prepare, state};
-use crate::agent::background::{Launch, Launched, Outcome, TaskControl, TaskEnd};
+use super::{Beside, Kept, Prepared, SubagentRequest, in_worktree, leave, make, prepare, state};
+use crate::agent::background::{self, Launch, Launched, Outcome, TaskControl, TaskEnd};
 use crate::agent::events::AgentEvent;
 use crate::agent::first::first_message;
 use crate::agent::life::live;
@@ -65,6 +65,7 @@ async fn work(prepared: Prepared, first: First, control: TaskControl) -> TaskEnd
     let TaskControl { cancel, slot, door, .. } = control;
     let Some(door) = door else { return TaskEnd::failed("it was launched as something else") };
     let (parent, description) = (Arc::clone(&prepared.parent), prepared.meta.description.clone());
+    let worktree = prepared.worktree.clone();
     let mut built = match make(prepared, slot).await {
         Ok(built) => built,
         Err(why) => return TaskEnd::failed(format!("It could not be started: {why}")),
@@ -73,12 +74,19 @@ async fn work(prepared: Prepared, first: First, control: TaskControl) -> TaskEnd
     let started = AgentEvent::ChildStarted(context, description);
     parent.runtime.observer.event(&parent.context, &started);
     let input = match first {
-        First::Prompt(prompt) => TurnInput::Prompt(first_message(&built.agent, &prompt).await),
+        First::Prompt(prompt) => {
+            let prompt = in_worktree(&prompt, worktree.as_ref());
+            TurnInput::Prompt(first_message(&built.agent, &prompt).await)
+        }
         First::Mail => TurnInput::Mail,
     };
     let end = live(&mut built.agent, input, &door, &cancel).await;
-    leave(&built, &end).await;
-    task_end(&end)
+    let kept = leave(&built, &end, worktree).await;
+    let place = kept.map(|Kept { tree, .. }| background::Worktree {
+        path: tree.path.display().to_string(),
+        branch: tree.branch,
+    });
+    TaskEnd { worktree: place, ..task_end(&end) }
 }
 
 /// What is told of it.

@@ -17,7 +17,7 @@ use crate::wire::background::TaskKind;
 use crate::wire::ids::{AgentId, BackgroundId, RunId};
 use crate::wire::transcript::AgentMeta;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An agent that goes on.
@@ -72,7 +72,18 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
     let model = runtime.models.find(&meta.model, &by.model.full).map_err(|e| e.to_string())?;
     let (own, wanted) = (Arc::clone(by), PathBuf::from(&meta.cwd));
     let dir = move || Ok(own.permissions.child_dir(Some(&wanted)));
-    let cwd = runtime.disk.run(&by.context.cwd, dir).await.map_err(|e| e.to_string())??;
+    let (worktree, cwd) = match &meta.worktree_path {
+        None => (None, runtime.disk.run(&by.context.cwd, dir).await.map_err(|e| e.to_string())??),
+        Some(path) => {
+            let (place, cwd) = (Path::new(path), Path::new(&meta.cwd));
+            let nursery = &runtime.nursery;
+            let found = nursery.find_or_create(place, cwd, &by.context.cwd, &meta.agent_id).await;
+            let (tree, notices) = found.map_err(|e| e.to_string())?;
+            notes.extend(notices);
+            let cwd = tree.cwd.clone();
+            (Some(tree), cwd)
+        }
+    };
     let context = AgentContext {
         id: meta.agent_id.clone(),
         name: None,
@@ -99,7 +110,7 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
     Ok(Prepared {
         tools: tools(by, Beside::Background),
         parent: Arc::clone(by),
-        permissions: permissions(by, narrowed.mode, narrowed.rules, cwd),
+        permissions: permissions(by, narrowed.mode, narrowed.rules, cwd, worktree.as_ref()),
         context,
         definition,
         model,
@@ -107,5 +118,6 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
         meta,
         run_id: RunId::generate(),
         notes: narrowed.notes,
+        worktree,
     })
 }

@@ -2,6 +2,7 @@
 
 use super::{Order, StopOutcome, Work};
 use crate::agent::context::spawn_in;
+use crate::agent::worktree::Ending;
 use crate::store::clock;
 use crate::team::ending;
 use crate::team::lifecycle::{Effect, Note, Verdict};
@@ -47,6 +48,8 @@ impl Work {
                 }));
             }
             Effect::WriteEnded { verdict, exit, reason } => {
+                self.settle_worktree(name).await;
+                let Some(charge) = self.members.get(name) else { return };
                 let reason = charge.reason(verdict, reason);
                 self.write_ended(name, verdict, exit, reason).await
             }
@@ -82,6 +85,24 @@ impl Work {
                 let _ = waiter.send(StopOutcome::Over(ended.clone()));
             }
         }
+    }
+
+    /// Takes a member's worktree away when nothing in it is new; else the reason of its end names it.
+    async fn settle_worktree(&mut self, name: &AgentName) {
+        let Some(charge) = self.members.get_mut(name) else { return };
+        let Some(path) = charge.spec.worktree.clone() else { return };
+        let nursery = &self.parts.nursery;
+        charge.place = match nursery.find(&path, &charge.spec.cwd).await {
+            None => Some(format!("its worktree {} is not there any more", path.display())),
+            Some(tree) => match nursery.finish(&tree).await {
+                Ending::Removed => None,
+                Ending::Kept(why) => Some(format!(
+                    "its worktree {} (branch {}) is kept: {why}",
+                    tree.path.display(),
+                    tree.branch
+                )),
+            },
+        };
     }
 
     /// Writes a verdict; a failure is kept for the end of the run.

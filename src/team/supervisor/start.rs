@@ -80,7 +80,9 @@ impl Work {
     async fn write(&self, request: &TeammateRequest) -> Result<(WorkerSpec, PathBuf, Vec<String>), String> {
         let team = &self.parts.team;
         let roster = team.roster().await.map_err(|e| e.to_string())?;
-        let Resolved { spec, member, notes } = resolve(team, &roster, request, &self.parts.defaults)?;
+        let mut resolved = resolve(team, &roster, request, &self.parts.defaults)?;
+        resolved.isolate(request).await?;
+        let Resolved { spec, member, notes } = resolved;
         let (paths, keys, inbox) = (team.paths.clone(), team.keys.clone(), team.inbox(&spec.name));
         let written = spec.clone();
         let row = member.clone();

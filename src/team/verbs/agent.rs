@@ -10,6 +10,7 @@ use crate::team::supervisor::Supervisor;
 use crate::tools::context::ToolContext;
 use crate::tools::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
 use crate::wire::access::{Access, Target};
+use crate::wire::definition::Isolation;
 use crate::wire::ids::AgentName;
 use crate::wire::permission::PermissionMode;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,10 @@ fn schema(leads: bool, background: bool) -> String {
         "cwd": text("Its directory; yours when left out"),
         "allowedTools": { "type": "array", "items": { "type": "string" },
                           "description": "Permission rules for it, within yours" },
+    });
+    properties["isolation"] = json!({
+        "type": "string", "enum": ["worktree"],
+        "description": "worktree: it works in a git worktree of its own, which stays when it holds something new",
     });
     if leads {
         properties["name"] =
@@ -67,6 +72,7 @@ struct Input {
     model: Option<String>,
     mode: Option<PermissionMode>,
     run_in_background: Option<bool>,
+    isolation: Option<Isolation>,
     cwd: Option<PathBuf>,
     #[serde(rename = "allowedTools")]
     allowed_tools: Option<Vec<String>>,
@@ -139,6 +145,7 @@ impl AgentTool {
             model: input.model,
             mode: input.mode,
             allowed_tools: input.allowed_tools,
+            isolation: input.isolation,
             cwd: input.cwd,
         };
         match supervisor.spawn(request).await {
@@ -196,6 +203,7 @@ impl AgentTool {
             mode: input.mode,
             allowed_tools: input.allowed_tools,
             cwd: input.cwd.map(|cwd| self.core.context.cwd.join(cwd)),
+            isolation: input.isolation,
             name,
         };
         if !background {

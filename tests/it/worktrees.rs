@@ -1,0 +1,200 @@
+//! Isolation: subagents, background agents and teammates in git worktrees of their own.
+
+use crate::support::model_server::{ModelServer, Part, call_as, gate, prompt, say};
+use crate::support::world::World;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+
+fn git(dir: &Path, args: &[&str]) -> String {
+    let done = Command::new("git")
+        .current_dir(dir)
+        .args(["-c", "user.name=t", "-c", "user.email=t@example.org"])
+        .args(args)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .expect("git runs");
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).trim_end().to_owned()
+}
+
+/// A world whose project is a repository with one commit.
+fn repository(server: &ModelServer) -> World {
+    let world = server.world();
+    world.file("a.txt", "one\n");
+    git(&world.project, &["init", "-q", "-b", "main"]);
+    git(&world.project, &["add", "a.txt"]);
+    git(&world.project, &["commit", "-q", "-m", "first"]);
+    world
+}
+
+fn isolated(id: &str, prompt: &str, more: Value) -> Part {
+    let mut input = json!({ "description": "a job", "prompt": prompt, "isolation": "worktree" });
+    for (key, value) in more.as_object().expect("an object") {
+        input[key] = value.clone();
+    }
+    call_as(id, "Agent", input)
+}
+
+fn bash(id: &str, command: &str) -> Part {
+    call_as(id, "Bash", json!({ "command": command, "description": "look" }))
+}
+
+/// What a command printed first; git may leave its housekeeping running, which is told in a line behind.
+fn first_line(said: (String, bool)) -> String {
+    said.0.lines().next().expect("a line").to_owned()
+}
+
+const COMMIT: &str = "pwd; echo two > a.txt; git -c user.name=t -c user.email=t@example.org commit -qam work";
+const RUN: [&str; 4] = ["-p", "ID:lead", "--permission-mode", "bypassPermissions"];
+
+fn trees(world: &World) -> usize {
+    git(&world.project, &["worktree", "list", "--porcelain"]).matches("worktree ").count() - 1
+}
+
+#[test]
+fn a_subagent_stands_in_its_worktree_which_goes_or_stays() {
+    let server = ModelServer::start();
+    let world = repository(&server);
+    server.on(
+        prompt("ID:lead"),
+        [
+            isolated("a", "ID:clean", json!({})).into(),
+            isolated("b", "ID:busy", json!({})).into(),
+            say("Done.").into(),
+        ],
+    );
+    server.on(
+        prompt("ID:clean"),
+        [bash("p", "pwd; git rev-parse --abbrev-ref HEAD").into(), say("Looked.").into()],
+    );
+    server.on(prompt("ID:busy"), [bash("p", COMMIT).into(), say("Committed.").into()]);
+    world.festoon(RUN).run().code(0);
+
+    let clean = server.last_of("ID:clean");
+    let (said, _) = clean.result("p");
+    let (place, branch) = said.trim().split_once('\n').expect("two lines");
+    assert!(place.starts_with(world.home.join("worktrees").to_str().expect("UTF-8")), "{place}");
+    assert!(branch.starts_with("festoon/a") && place.ends_with(&branch["festoon/".len()..]), "{said}");
+    let told = clean.messages()[0].to_string();
+    assert!(told.contains(&format!("worktree of your own: {place}, on the branch {branch}")), "{told}");
+    assert!(!Path::new(place).exists());
+
+    let last = server.last_of("ID:lead");
+    assert!(!last.result("a").0.contains("worktree:"), "{}", last.result("a").0);
+    let (result, failed) = last.result("b");
+    let place = first_line(server.last_of("ID:busy").result("p"));
+    let branch = format!("festoon/{}", Path::new(&place).file_name().expect("a name").to_string_lossy());
+    assert!(
+        !failed && result.contains(&format!("\n\nworktree: {place} (branch {branch}): 1 commit\n")),
+        "{result}"
+    );
+    assert_eq!(trees(&world), 1);
+    assert_eq!(
+        (world.read("a.txt").as_str(), git(&world.project, &["status", "--porcelain"])),
+        ("one\n", String::new())
+    );
+    assert_eq!(git(&world.project, &["show", &format!("{branch}:a.txt")]), "two");
+}
+
+#[test]
+fn an_isolation_that_cannot_be_had_is_an_error_and_nothing_is_left() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.on(
+        prompt("ID:lead"),
+        [
+            isolated("a", "ID:never", json!({})).into(),
+            isolated("b", "ID:never", json!({ "name": "anna" })).into(),
+            isolated("c", "ID:never", json!({ "run_in_background": true })).into(),
+            say("Done.").into(),
+        ],
+    );
+    world.festoon(RUN).run().code(0);
+    let last = server.last_of("ID:lead");
+    for id in ["a", "b", "c"] {
+        let (text, failed) = last.result(id);
+        assert!(failed && text.contains("needs a git repository"), "{id}: {text}");
+    }
+    assert!(world.teams().is_empty(), "no member, no inbox, no key");
+}
+
+#[test]
+fn a_background_agent_tells_of_the_worktree_that_stays_and_goes_on_in_it() {
+    let server = ModelServer::start();
+    let world = repository(&server);
+    server.on(
+        prompt("ID:lead"),
+        [
+            isolated("a", "ID:busy", json!({ "run_in_background": true, "name": "bea" })).into(),
+            say("Waiting.").into(),
+            call_as("m", "SendMessage", json!({ "to": "bea", "message": "And now?", "summary": "more" }))
+                .into(),
+        ],
+    );
+    server.always(prompt("ID:lead"), say("Ok."));
+    server.on(
+        prompt("ID:busy"),
+        [
+            bash("p", COMMIT).into(),
+            say("Committed.").into(),
+            bash("q", "pwd; cat a.txt").into(),
+            say("Still there.").into(),
+        ],
+    );
+    world.festoon([&RUN[..], &["--settings", r#"{"teams": false}"#]].concat()).run().code(0);
+    let heard = server.last_of("ID:lead").mail().concat().join("\n");
+    let busy = server.last_of("ID:busy");
+    let place = first_line(busy.result("p"));
+    let branch = format!("festoon/{}", Path::new(&place).file_name().expect("a name").to_string_lossy());
+    assert_eq!(
+        heard.matches(&format!("<worktree>{place} (branch {branch})</worktree>")).count(),
+        2,
+        "{heard}"
+    );
+    assert_eq!(busy.result("q").0, format!("{place}\ntwo\n"));
+    assert_eq!(trees(&world), 1);
+}
+
+#[test]
+fn a_teammate_works_in_its_worktree_whatever_its_backend() {
+    for mode in ["in-process", "process"] {
+        let server = ModelServer::start();
+        let world = repository(&server);
+        server.on(
+            prompt("ID:lead"),
+            [
+                [
+                    isolated("a", "ID:anna", json!({ "name": "anna" })),
+                    isolated("b", "ID:bo", json!({ "name": "bo" })),
+                ]
+                .into(),
+                [gate("lead"), say("Waiting.")].into(),
+            ],
+        );
+        server.always(prompt("ID:lead"), say("Ok."));
+        server.on(prompt("ID:anna"), [bash("p", COMMIT).into(), [gate("anna"), say("Committed.")].into()]);
+        server.on(prompt("ID:bo"), [bash("p", "pwd").into(), say("Looked.").into()]);
+        let running = world.festoon([&RUN[..], &["--teammate-mode", mode]].concat()).start();
+        server.reached("anna");
+        server.reached("lead");
+        let members = world.members();
+        let place = members[0]["worktreePath"].as_str().expect("a path").to_owned();
+        assert_eq!(json!([members[0]["cwd"], members[0]["agentName"]]), json!([place, "anna"]));
+        server.open("lead");
+        server.open("anna");
+        running.wait().code(0);
+        assert_eq!(first_line(server.last_of("ID:anna").result("p")), place);
+        let members = world.members();
+        let reason = |at: usize| members[at]["ended"]["reason"].as_str().expect("a reason").to_owned();
+        let team = world.team().file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(
+            reason(0)
+                .ends_with(&format!("; its worktree {place} (branch festoon/anna-{team}) is kept: 1 commit")),
+            "{mode}: {}",
+            reason(0)
+        );
+        assert!(!reason(1).contains("worktree"), "{mode}: {}", reason(1));
+        assert_eq!(trees(&world), 1, "{mode}");
+    }
+}
