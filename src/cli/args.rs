@@ -27,9 +27,21 @@ pub struct Cli {
     /// What -p prints.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
     pub output_format: OutputFormat,
+    /// How -p is told what to do: `text`, or `stream-json` for a message a line on standard input.
+    #[arg(long, value_enum, default_value_t = InputFormat::Text, value_name = "FORMAT", requires = "print")]
+    pub input_format: InputFormat,
     /// What every command takes.
     #[command(flatten)]
     pub shared: Shared,
+}
+
+/// How `-p` is told what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum InputFormat {
+    /// A prompt.
+    Text,
+    /// A message of the user a line.
+    StreamJson,
 }
 
 /// What `-p` prints.

@@ -1,9 +1,10 @@
 //! `festoon -p`: one prompt, turns until all is quiet, one result.
 
-use super::args::OutputFormat;
+use super::args::{InputFormat, OutputFormat};
 use super::compose::{LeadPlan, Session, lead};
 use super::error::CliError;
 use super::feed;
+use super::input::Prompts;
 use super::out;
 use super::output::result::{RunResult, Subtype, worst};
 use super::output::stream_json::Printer;
@@ -73,20 +74,28 @@ impl Observer for Troubles {
 pub async fn run(
     setup: &Setup,
     flag: &str,
-    format: OutputFormat,
+    (input, format): (InputFormat, OutputFormat),
     resume: Option<&SessionId>,
 ) -> Result<Option<ExitKind>, CliError> {
     // Said before standard input is read, which may take a while.
     setup.model().await?;
-    let (prompt, warning) = whole_prompt(flag)?;
-    warning.into_iter().for_each(out::warning);
-    answer(setup, &prompt, format, resume).await
+    let prompts = match input {
+        InputFormat::Text => {
+            let (prompt, warning) = whole_prompt(flag)?;
+            warning.into_iter().for_each(out::warning);
+            Prompts::one(&prompt)
+        }
+        InputFormat::StreamJson => {
+            Prompts::streamed(Some(flag.to_owned()).filter(|flag| !flag.trim().is_empty()))?
+        }
+    };
+    answer(setup, prompts, format, resume).await
 }
 
-/// The same for a prompt that is whole.
+/// The same for what is to be said.
 pub async fn answer(
     setup: &Setup,
-    prompt: &str,
+    mut prompts: Prompts,
     format: OutputFormat,
     resume: Option<&SessionId>,
 ) -> Result<Option<ExitKind>, CliError> {
@@ -128,7 +137,7 @@ pub async fn answer(
     let begins = session.lead.agent.session_starts(source, &cancel);
     signals::cancelling(begins, &cancel, &mut signals).await;
     let mut run = Run { rounds: 0, text: String::new(), last: None, interrupted: false };
-    let outcome = run.until_quiet(setup, &mut session, prompt, &cancel, &mut signals).await;
+    let outcome = run.until_quiet(setup, &mut session, &mut prompts, &cancel, &mut signals).await;
     let mut result = run.result(&session, started, &since).await;
     if let Err(error) = outcome {
         result.trouble(error);
@@ -257,16 +266,16 @@ impl Outcome {
 }
 
 impl Run {
-    /// The prompt's turn, then a turn for whatever mail comes, until all is quiet.
+    /// The prompt's turn, then a turn for whatever mail comes, until all is quiet and nothing more is said.
     async fn until_quiet(
         &mut self,
         setup: &Setup,
         session: &mut Session,
-        prompt: &str,
+        prompts: &mut Prompts,
         cancel: &CancellationToken,
         signals: &mut mpsc::UnboundedReceiver<Signalled>,
     ) -> Result<(), CliError> {
-        let mut input = TurnInput::Said(prompt.to_owned());
+        let Some(mut input) = self.next_input(session, prompts, signals).await? else { return Ok(()) };
         let mut deadline = None;
         loop {
             let end = {
@@ -303,8 +312,29 @@ impl Run {
             };
             match settled {
                 Settled::Mail => input = TurnInput::Mail,
-                Settled::Quiet => return Ok(()),
+                Settled::Quiet => match self.next_input(session, prompts, signals).await? {
+                    Some(next) => input = next,
+                    None => return Ok(()),
+                },
             }
+        }
+    }
+
+    /// What is said next, or the mail that comes before it; `None` when nothing more is said.
+    async fn next_input(
+        &mut self,
+        session: &Session,
+        prompts: &mut Prompts,
+        signals: &mut mpsc::UnboundedReceiver<Signalled>,
+    ) -> Result<Option<TurnInput>, CliError> {
+        tokio::select! {
+            biased;
+            Some(_) = signals.recv() => {
+                self.interrupted = true;
+                Ok(None)
+            }
+            said = prompts.next() => said.map(|said| said.map(TurnInput::Said)),
+            () = session.lead.mail() => Ok(Some(TurnInput::Mail)),
         }
     }
 

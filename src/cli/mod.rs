@@ -15,6 +15,7 @@ pub mod environment;
 pub mod error;
 pub mod feed;
 pub mod headless;
+pub mod input;
 pub mod logging;
 pub mod mcp;
 pub mod out;
@@ -110,7 +111,8 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
     if let Some(prompt) = cli.print {
         let setup = setup::Setup::for_agents(cli.shared)?;
         let resume = sessions::chosen(&setup, cli.go_on, cli.resume.as_deref())?;
-        return headless::run(&setup, &prompt, cli.output_format, resume.as_ref()).await;
+        let formats = (cli.input_format, cli.output_format);
+        return headless::run(&setup, &prompt, formats, resume.as_ref()).await;
     }
     if let Some(word) = &cli.prompt {
         suggest(word)?;

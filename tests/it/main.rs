@@ -12,6 +12,7 @@ mod demo;
 mod disk;
 mod headless;
 mod hooks;
+mod input;
 mod limits;
 mod logs;
 mod mailbox;

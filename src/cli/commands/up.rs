@@ -6,6 +6,7 @@
 use crate::cli::args::{OutputFormat, Shared};
 use crate::cli::blueprint::{self, Team};
 use crate::cli::error::CliError;
+use crate::cli::input::Prompts;
 use crate::cli::setup::{Crew, Setup};
 use crate::cli::{headless, out, repl};
 use crate::store::slug;
@@ -56,7 +57,7 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
     if watched && !args.print {
         return repl::run(&setup, Some(prompt), None).await;
     }
-    headless::answer(&setup, &prompt, args.output_format, None).await
+    headless::answer(&setup, Prompts::one(&prompt), args.output_format, None).await
 }
 
 /// The model that plays a blueprint's own script.
