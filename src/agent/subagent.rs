@@ -141,7 +141,9 @@ async fn start(request: &SubagentRequest, slot: Slot) -> Result<Begun, String> {
 async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, String> {
     let parent = Arc::clone(&request.parent);
     let runtime = &parent.runtime;
-    let definition = request.definition.clone();
+    let mut definition = request.definition.clone();
+    // A kind that does not choose among servers has those of its parent.
+    definition.mcp_servers = definition.mcp_servers.or_else(|| request.parent.definition.mcp_servers.clone());
     let wanted = request.model.as_deref().or(definition.model.as_deref()).unwrap_or("inherit");
     let model = runtime
         .models

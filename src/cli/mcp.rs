@@ -179,9 +179,9 @@ pub fn start(
 /// What to do about a server that cannot be used.
 pub fn hint(server: &McpServer) -> String {
     match &server.transport {
-        McpTransport::Stdio { command, args, .. } => {
-            let line: Vec<&str> = std::iter::once(command).chain(args).map(String::as_str).collect();
-            format!("try it by hand: {} (it is configured in {})", line.join(" "), server.origin)
+        // Not with its arguments: they may hold a token.
+        McpTransport::Stdio { command, .. } => {
+            format!("try by hand whether {command} runs, as it is configured in {}", server.origin)
         }
         McpTransport::Http { .. } => {
             format!("look at its url and headers in {}, and whether the server is up", server.origin)

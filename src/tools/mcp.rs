@@ -18,6 +18,11 @@ pub mod tool;
 
 pub use client::{Declared, Host, HttpClients};
 
+/// A server's words without what steers a terminal.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
 /// A text cut to so many characters, with a mark.
 fn shortened(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {

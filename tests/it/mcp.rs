@@ -275,17 +275,24 @@ fn a_late_server_joins_at_the_next_turn_with_a_notice() {
 
 #[test]
 fn tools_that_change_join_at_the_next_turn_with_a_notice() {
-    let server = ModelServer::start();
-    let world = server.world();
-    let log = log(&world);
-    let command = format!("until [ $(grep -c tools/list {}) -ge 2 ]; do sleep 0.02; done", log.display());
-    let grow = call_as("grow", "mcp__fake__grow", json!({}));
-    let said = two_turns(&server, &world, &fake(&world, &[]), vec![grow], &command);
-    let requests = server.of("ID:turns");
-    let seen: Vec<usize> = requests.iter().map(|request| mcp_tools(request).len()).collect();
-    assert_eq!(seen, [TOOLS.len(), TOOLS.len(), TOOLS.len() + 1]);
-    assert!(requests[2].tools().contains(&"mcp__fake__grown"));
-    assert_eq!(said.matches("the tools of the MCP server fake have changed: 13 tools").count(), 1, "{said}");
+    for with in [&[][..], &[("FAKE_MODERN", "1")]] {
+        let server = ModelServer::start();
+        let world = server.world();
+        let log = log(&world);
+        let command = format!("until [ $(grep -c tools/list {}) -ge 2 ]; do sleep 0.02; done", log.display());
+        let grow = call_as("grow", "mcp__fake__grow", json!({}));
+        let said = two_turns(&server, &world, &fake(&world, with), vec![grow], &command);
+        let requests = server.of("ID:turns");
+        let seen: Vec<usize> = requests.iter().map(|request| mcp_tools(request).len()).collect();
+        assert_eq!(seen, [TOOLS.len(), TOOLS.len(), TOOLS.len() + 1], "{with:?}");
+        assert!(requests[2].tools().contains(&"mcp__fake__grown"));
+        assert_eq!(
+            said.matches("the tools of the MCP server fake have changed: 13 tools").count(),
+            1,
+            "{said}"
+        );
+        assert_eq!(noted(&log, "server/discover"), with.len());
+    }
 }
 
 #[test]
@@ -385,13 +392,16 @@ fn a_server_over_http_is_reached_with_its_headers_and_told_the_end() {
     world.env.insert("TOKEN".to_owned(), "t0k".to_owned());
     let http = HttpServer::start("Bearer t0k");
     let of = |token: &str| json!({ "type": "http", "url": http.url, "headers": { "Authorization": format!("Bearer {token}") } });
-    let config = json!({ "mcpServers": { "fake": of("${TOKEN}"), "wrong": of("wrong") } }).to_string();
+    let nobody = json!({ "url": "http://127.0.0.1:9/mcp" });
+    let servers = json!({ "fake": of("${TOKEN}"), "wrong": of("wrong"), "nobody": nobody });
+    let config = json!({ "mcpServers": servers }).to_string();
     let echo = call_as("echo", "mcp__fake__echo", json!({ "text": "far" }));
     server.on(prompt("ID:http"), [[echo].into(), say("done").into()]);
     let done = world.festoon(["-p", "ID:http", "--mcp-config", &config]).args(FREE).run();
     let said = &done.code(0).stderr;
     assert!(said.contains("the MCP server wrong cannot be used: it wants authorization (401)"), "{said}");
-    assert!(!said.contains("t0k"), "{said}");
+    let refused = "the MCP server nobody cannot be used: it cannot be reached: Connection refused";
+    assert!(said.contains(refused) && !said.contains("t0k"), "{said}");
     let request = server.last_of("ID:http");
     assert_eq!(request.result("echo"), ("echo: {\"text\":\"far\"}".to_owned(), false));
     assert_eq!(mcp_tools(&request), TOOLS);
@@ -493,7 +503,7 @@ fn listings_show_state_tools_and_what_to_do() {
     for line in [
         "dead (stdio, --mcp-config): cannot be used: it gave no answer to the greeting: it ended with exit status 3; it \
          wrote: no licence found",
-        "  → try it by hand: ",
+        "  → try by hand whether /",
         "fake (stdio, --mcp-config): ready, 12 tools",
         "  mcp__fake__die, mcp__fake__echo, mcp__fake__either,",
     ] {

@@ -13,7 +13,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::Peer;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ErrorCode, ListToolsRequest,
-    PaginatedRequestParams, ProgressToken, ProtocolVersion, ServerResult, Tool,
+    PaginatedRequestParams, ProgressToken, ProtocolVersion, ServerResult, SubscriptionFilter, Tool,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RequestHandle,
@@ -41,6 +41,8 @@ pub const LIST_DEADLINE: Duration = Duration::from_secs(15);
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(8);
 /// How long the end of a process may lag behind the end of its output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long a server that gave no answer has for another one.
+const PROBE: Duration = Duration::from_secs(3);
 /// Pages of a list; a server that has more has no end.
 const MAX_PAGES: usize = 1_000;
 /// Characters of what a server or the way to it says of a failure.
@@ -193,13 +195,19 @@ impl Connection {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(header_map(headers).map_err(Refusal::new)?)
                     .reinit_on_expired_session(true);
-                let transport = StreamableHttpClientTransport::with_client(client, config);
-                let service = us.serve_with_lifecycle(transport, lifecycle).await;
-                (service.map_err(|error| Refusal::of(&error))?, None)
+                let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+                match us.serve_with_lifecycle(transport, lifecycle).await {
+                    Ok(service) => (service, None),
+                    Err(ClientInitializeError::ConnectionClosed(_)) => {
+                        return Err(Refusal::new(unreachable(&client, url).await));
+                    }
+                    Err(error) => return Err(Refusal::of(&error)),
+                }
             }
         };
         let link = Link { peer: service.peer().clone(), heard, kept };
         let stop = Some(service.cancellation_token());
+        link.listen(tasks);
         let (close, closed) = watch::channel(false);
         tasks.spawn(async move {
             // A panic in the crate's loop ends the connection like any other end.
@@ -254,6 +262,25 @@ impl Link {
         }
     }
 
+    /// Asks a server of the protocol without a greeting to say when its tools change; others say so by
+    /// themselves.
+    fn listen(&self, tasks: &TaskTracker) {
+        let Some(info) = self.peer.peer_info() else { return };
+        let tells = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed) == Some(true);
+        if !tells || info.protocol_version.has_initialize() {
+            return;
+        }
+        let link = self.clone();
+        tasks.spawn(async move {
+            let wanted = SubscriptionFilter::builder().tools_list_changed().build();
+            // Ends with the connection; a server that does not do what it says goes without.
+            let Ok(mut changes) = link.peer.listen(wanted).await else { return };
+            while let Ok(Some(_)) = changes.next().await {
+                link.heard.has_changed();
+            }
+        });
+    }
+
     /// All tools of the server, by name.
     ///
     /// # Errors
@@ -271,7 +298,7 @@ impl Link {
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(ServiceError::McpError(error)) => {
-                    return Err(format!("its tools cannot be listed: {}", error.message));
+                    return Err(format!("its tools cannot be listed: {}", said(&error.message)));
                 }
                 Err(_) => return Err(format!("its tools could not be listed: {}", self.last_words().await)),
             };
@@ -381,7 +408,7 @@ impl Refusal {
             ClientInitializeError::JsonRpcError(error) => {
                 let codes = [ErrorCode::METHOD_NOT_FOUND, ErrorCode::UNSUPPORTED_PROTOCOL_VERSION];
                 Self {
-                    why: format!("it refused the greeting: {}", error.message),
+                    why: format!("it refused the greeting: {}", said(&error.message)),
                     knows_no_handshake: codes.contains(&error.code),
                 }
             }
@@ -405,7 +432,23 @@ fn transport_words(error: &DynamicTransportError) -> String {
         None => error.to_string(),
     };
     let line: Vec<&str> = words.split_whitespace().filter(|word| !word.contains("://")).collect();
-    super::shortened(line.join(" ").trim_end_matches(':'), WORDS)
+    super::shortened(&super::plain(line.join(" ").trim_end_matches(':')), WORDS)
+}
+
+/// A server's own words about a failure, for people.
+fn said(words: &str) -> String {
+    super::shortened(&super::plain(words), WORDS)
+}
+
+/// Why there was no answer over HTTP. The protocol's client keeps that to itself, so it is tried again.
+async fn unreachable(client: &reqwest::Client, url: &str) -> String {
+    match timeout(PROBE, client.get(url).send()).await {
+        Ok(Ok(answer)) => {
+            format!("it closed the connection (a plain request is answered with {})", answer.status())
+        }
+        Ok(Err(error)) => reason(&error),
+        Err(_) => "it cannot be reached in time".to_owned(),
+    }
 }
 
 /// A failed request in one line: what its causes say, which hold no address.

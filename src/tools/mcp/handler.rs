@@ -42,6 +42,11 @@ impl Heard {
         self.sinks().remove(token);
     }
 
+    /// The server says that its tools have changed.
+    pub fn has_changed(&self) {
+        self.changed.notify_one();
+    }
+
     /// Resolves when the server says that its tools have changed.
     pub async fn changed(&self) {
         self.changed.notified().await;
@@ -87,7 +92,7 @@ impl ClientHandler for Us {
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.heard.changed.notify_one();
+        self.heard.has_changed();
     }
 
     async fn on_logging_message(

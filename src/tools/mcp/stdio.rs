@@ -70,6 +70,7 @@ impl Kept {
         let text = String::from_utf8_lossy(&words);
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let shown = lines[lines.len().saturating_sub(3)..].join(" | ");
+        let shown = super::plain(&shown);
         match shown.char_indices().nth(SHOWN_WORDS) {
             _ if shown.is_empty() => ended,
             Some((at, _)) => format!("{ended}; it wrote: {}…", &shown[..at]),

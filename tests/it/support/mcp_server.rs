@@ -19,6 +19,8 @@ pub const SCHEMA: &str =
     r#"{"type":"object","required":["text"],"properties":{"text":{"type":"string","minLength":1e0}}}"#;
 /// What stands for it until it is written.
 const SCHEMA_MARK: &str = "<schema>";
+/// What marks a notification of a subscription.
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 /// Tools on a page of a long list.
 const PAGE: usize = 100;
 
@@ -89,7 +91,7 @@ fn serve() {
     if let Some(gate) = set("FAKE_WAIT_FOR") {
         wait::until("the gate of the server is open", || Path::new(&gate).exists());
     }
-    let mut state = State { grown: false };
+    let mut state = State { grown: false, listening: None };
     for line in BufReader::new(std::io::stdin()).lines() {
         let line = line.expect("a line");
         let message: Value = serde_json::from_str(&line).expect("JSON");
@@ -110,6 +112,8 @@ fn serve() {
 
 struct State {
     grown: bool,
+    /// The request on which changes are told.
+    listening: Option<Value>,
 }
 
 impl State {
@@ -120,6 +124,23 @@ impl State {
         match method {
             "tools/call" => self.call(message, &answer),
             "notifications/cancelled" => note(&format!("cancelled {}", message["params"]["requestId"])),
+            // The protocol of 2026-07-28: no greeting, changes on a stream of their own.
+            "initialize" if set("FAKE_MODERN").is_some() => say(&json!({ "jsonrpc": "2.0", "id": id,
+                "error": { "code": -32601, "message": "initialize is gone" } })),
+            "server/discover" => {
+                note(method);
+                answer(json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0,
+                    "cacheScope": "private", "capabilities": { "tools": { "listChanged": true } } }));
+            }
+            "subscriptions/listen" => {
+                note(method);
+                self.listening = Some(id.clone());
+                let params =
+                    json!({ "_meta": { SUBSCRIPTION: id }, "notifications": { "toolsListChanged": true } });
+                say(
+                    &json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params }),
+                );
+            }
             "tools/list" => {
                 answer(tools(&message["params"], self.grown));
                 note(method);
@@ -159,7 +180,11 @@ impl State {
             }
             "grow" => {
                 self.grown = true;
-                say(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
+                let mut word = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+                if let Some(id) = &self.listening {
+                    word["params"] = json!({ "_meta": { SUBSCRIPTION: id } });
+                }
+                say(&word);
                 answer(text("grown"));
             }
             "roots" => {
