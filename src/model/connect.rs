@@ -64,7 +64,7 @@ pub fn connect(
         Provider::Anthropic => {
             let credentials = credentials(&options.env).ok_or_else(no_key)?;
             let base = set(&options.env, "ANTHROPIC_BASE_URL").or(own_base).unwrap_or(anthropic::BASE_URL);
-            Arc::new(Anthropic::new(options.http.clone(), base, credentials, idle))
+            Arc::new(Anthropic::new(client_for(base, &options.http), base, credentials, idle))
         }
         Provider::OpenAi => {
             let base = set(&options.env, "OPENAI_BASE_URL").or(own_base).unwrap_or(openai::BASE_URL);
@@ -93,11 +93,15 @@ pub fn connect(
 
 /// A proxy of the environment is for the network; a server on this machine is reached without it.
 pub fn client_for(base: &str, shared: &HttpClient) -> HttpClient {
+    if is_local(base) { HttpClient::new(Proxies::Off) } else { shared.clone() }
+}
+
+/// Whether an address is one of this machine.
+pub(super) fn is_local(base: &str) -> bool {
     let url = reqwest::Url::parse(base).ok();
     let host = url.as_ref().and_then(reqwest::Url::host_str).unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    let local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
-    if local { HttpClient::new(Proxies::Off) } else { shared.clone() }
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// The connections of a process, each made when it is first asked for.

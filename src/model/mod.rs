@@ -16,6 +16,7 @@ pub mod limiter;
 pub mod ollama;
 pub mod openai;
 pub mod prices;
+pub mod probe;
 pub mod provider;
 pub mod record;
 pub mod registry;

@@ -165,6 +165,8 @@ pub enum Delta {
         /// The tool.
         name: String,
     },
+    /// The answer comes in one piece, although a stream was asked for.
+    Whole,
     /// The attempt failed and will be made again, or has to wait before it is made; what was shown of it is
     /// void.
     Retry {

@@ -248,7 +248,7 @@ fn is_of_openai(model: &ModelRef) -> bool {
 }
 
 /// With a tier's name (`anthropic:fast`) replaced by the model behind it.
-fn tiered(model: ModelRef) -> ModelRef {
+pub(super) fn tiered(model: ModelRef) -> ModelRef {
     match model.provider.tiers().and_then(|t| t.get(&model.name)) {
         Some(name) => ModelRef { name: name.to_owned(), ..model },
         None => model,

@@ -11,7 +11,7 @@ use super::body::Segments;
 use super::bounds::{ANSWER_BYTES, BODY_BYTES, BoundedEvents, EVENT_BYTES, PIECE_BYTES, too_large};
 use super::http::{self, HttpClient};
 use super::idle::{Brought, IdleStream, StreamFailure, next};
-use super::provider::{DeltaSink, ModelError, ModelErrorKind, ModelResponse};
+use super::provider::{Delta, DeltaSink, ModelError, ModelErrorKind, ModelResponse};
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use sse_stream::SseByteStream;
@@ -125,6 +125,7 @@ impl Exchange<'_> {
             "text/event-stream" | "text/plain" | "" => self.read(response, assembler, sink).await,
             "application/json" => {
                 let body = self.collect(response).await?;
+                sink.delta(Delta::Whole);
                 assembler.whole(&String::from_utf8_lossy(&body), sink)
             }
             _ => {

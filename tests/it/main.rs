@@ -10,6 +10,7 @@ mod compaction;
 mod crash;
 mod demo;
 mod disk;
+mod doctor;
 mod headless;
 mod hooks;
 mod input;

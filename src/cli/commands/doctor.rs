@@ -1,8 +1,10 @@
 //! `festoon doctor`: what works here, what does not, and what to do about it.
 //!
-//! Looks, and tries what can be tried without a trace; no model request, no file that stays. MCP servers
-//! are started, asked for their tools and ended.
+//! Looks, and tries what can be tried without a trace; no file that stays. Providers of models that are
+//! set up are asked for one word, unless `--offline` is given. MCP servers are started, asked for their tools
+//! and ended.
 
+mod providers;
 mod servers;
 
 use crate::agent::definition_sources::discover;
@@ -17,7 +19,7 @@ use crate::cli::trust::{self, Trust};
 use crate::cli::{table, text, words};
 use crate::exec::tmux;
 use crate::model::connect::{ConnectOptions, Connections};
-use crate::model::registry::choose;
+use crate::model::registry::{ModelRef, Provider, choose};
 use crate::os::capture::capture;
 use crate::os::command::{CommandSpec, Exit};
 use crate::os::guard;
@@ -39,6 +41,9 @@ pub struct Args {
     /// Prints the JSON Schema of the settings, and does nothing else.
     #[arg(long)]
     pub schema: bool,
+    /// Asks no provider of models anything.
+    #[arg(long)]
+    pub offline: bool,
 }
 
 /// How a check came out.
@@ -93,9 +98,15 @@ pub async fn run(args: &Args, shared: Shared) -> Result<Option<ExitKind>, CliErr
     checks.extend(state(&desk));
     match &cwd {
         Ok(cwd) => {
-            let (found, loaded) = models(&desk, &shared, cwd);
+            let (found, read) = models(&desk, &shared, cwd);
             checks.extend(found);
-            if let Some((loaded, trust)) = loaded {
+            if let Some(Read { loaded, trust, ask }) = read {
+                if let Some((chosen, options)) = ask.filter(|_| !args.offline) {
+                    if chosen.as_ref().is_some_and(|model| model.provider != Provider::Scripted) {
+                        checks.retain(|check| check.check != "model");
+                    }
+                    checks.extend(providers::check(chosen.as_ref(), &options).await);
+                }
                 checks.extend(servers::checks(&desk.environment, &shared, cwd, &loaded, trust).await);
             }
         }
@@ -243,8 +254,15 @@ fn writable(dir: &Path) -> std::io::Result<()> {
     tempfile::Builder::new().prefix(".doctor-").tempfile_in(dir).map(drop)
 }
 
+/// The settings, and what is needed to ask models: the chosen one, if there is one.
+struct Read {
+    loaded: Loaded,
+    trust: Trust,
+    ask: Option<(Option<ModelRef>, ConnectOptions)>,
+}
+
 /// Settings and model, without asking anybody. The settings come with it when they can be read.
-fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> (Vec<Check>, Option<(Loaded, Trust)>) {
+fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> (Vec<Check>, Option<Read>) {
     let (trust, unread) = trust::of(&desk.paths, cwd, shared.trust);
     let loaded = match settings::load(&desk.paths, cwd, shared.settings.as_deref(), trust) {
         Ok(loaded) => loaded,
@@ -272,19 +290,19 @@ fn models(desk: &Desk, shared: &Shared, cwd: &Path) -> (Vec<Check>, Option<(Load
     let model = shared.model.as_deref();
     if let Err(error) = desk.environment.check(asked_of_the_environment(model)) {
         checks.push(Check::error("model", error));
-        return (checks, Some((loaded, trust)));
+        return (checks, Some(Read { loaded, trust, ask: None }));
     }
     let chosen = choose(shared.model.as_deref(), desk.environment.all(), &loaded.settings)
         .map(|model| model.anchored(cwd));
-    let model = chosen.and_then(|model| Connections::new(options).get(&model).map(|_| model));
-    checks.push(match model {
+    let model = chosen.and_then(|model| Connections::new(options.clone()).get(&model).map(|_| model));
+    checks.push(match &model {
         Ok(model) => Check::ok("model", format!("{model} (not asked anything)")),
         Err(error) => {
-            let report = no_model(error).report;
+            let report = no_model(error.clone()).report;
             Check::note("model", report.message, report.hint)
         }
     });
-    (checks, Some((loaded, trust)))
+    (checks, Some(Read { loaded, trust, ask: Some((model.ok(), options)) }))
 }
 
 /// Whether the directory is trusted, and what is skipped if not.
