@@ -782,3 +782,45 @@ fn what_a_project_brings_is_shown_and_asked_about_once() {
     left.ended(0);
     assert_eq!(leaver.team_names(), []);
 }
+
+#[test]
+fn a_worker_s_question_is_shown_when_the_hooks_have_nothing_to_say_about_it() {
+    let place = Place::new(
+        r#"
+        [[rule]]
+        agent = "anna"
+        reply = [{ tool = "Bash", input = { command = "touch made" } }]
+        [[rule]]
+        contains = "begin"
+        reply = [{ tool = "Agent", input = { name = "anna", description = "d", prompt = "Make it." } }]
+        [[rule]]
+        times = "always"
+        reply = [{ text = "Ok." }]
+        "#,
+    );
+    let (asked, go) = (place.path("asked"), place.path("go"));
+    let hook =
+        format!("touch '{}'; while ! test -e '{}'; do sleep 0.01; done", asked.display(), go.display());
+    let settings =
+        serde_json::json!({ "hooks": { "PermissionRequest": [{ "hooks": [{ "command": hook }] }] } });
+    fs::create_dir_all(place.path("home")).expect("dir");
+    fs::write(place.path("home/settings.json"), settings.to_string()).expect("settings");
+    let command =
+        [PROGRAM, "--model", &place.model(), "--teammate-mode", "process", "begin"].map(str::to_owned);
+    let terminal = Terminal::run(&place, &command, (100, 40), &[]);
+    until("the hook runs", || asked.exists().then_some(()), || terminal.screen());
+    // The ask is there for all to see, and the dialog is not.
+    terminal.line("/asks");
+    let screen = terminal.shows("nothing waits for your answer");
+    assert!(!screen.contains("touch made"), "{screen}");
+    let listed = place.command().args(["ask", "list"]).output().expect("runs");
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("touch made"), "{listed:?}");
+    fs::write(&go, "").expect("file");
+    terminal.shows("touch made");
+    terminal.line("y");
+    until("the call ran", || place.path("project/made").exists().then_some(()), || terminal.screen());
+    terminal.line("/quit");
+    terminal.until("the question or the end", |s| s.contains("Leave?") || s.contains("modes:"));
+    terminal.line("y");
+    terminal.ended(0);
+}

@@ -170,6 +170,13 @@ impl Agent {
     ) -> Compacted {
         let room = self.core.model.context_tokens / KEPT_SHARE;
         let Some(cut) = Cut::find(&self.history, KEPT_ROUNDS, room) else { return Compacted::Nothing };
+        let allowed = self.may_compact(trigger, focus, cancel).await;
+        if cancel.is_cancelled() {
+            return Compacted::Cancelled;
+        }
+        if let Err(why) = allowed {
+            return Compacted::Failed(why);
+        }
         self.observe(&AgentEvent::Compacting(trigger));
         let pre_tokens = self.filled;
         let summary = match self.summarize(trigger, &cut, focus, cancel).await {
@@ -177,7 +184,8 @@ impl Agent {
             Err(NoSummary::Cancelled) => return Compacted::Cancelled,
             Err(NoSummary::Why(why)) => return Compacted::Failed(why),
         };
-        let message = self.beginning(&summary.text).await;
+        let from_hooks = self.after_summary(cancel).await;
+        let message = self.beginning(&summary.text, from_hooks).await;
         let kept = self.history.len() - cut.start;
         let mut history = Vec::with_capacity(kept + 1);
         history.push(message.clone());
@@ -217,7 +225,7 @@ impl Agent {
 
     /// The message that takes the place of what is summarized: the surroundings, the summary, and what
     /// must not be forgotten.
-    async fn beginning(&self, summary: &str) -> ChatMessage {
+    async fn beginning(&self, summary: &str, from_hooks: Vec<Block>) -> ChatMessage {
         let mut blocks = first::surroundings(&self.core, self.branch()).await;
         blocks.push(Block::text(&format!(
             "<conversation-summary>\nWhat was said before this was summarized to make room; the user sees all of it, \
@@ -229,6 +237,7 @@ impl Agent {
         parts.extend(kept::files(&self.core, &self.history).await);
         blocks.extend(parts.iter().map(kept::Kept::block));
         blocks.extend(modes::reminder(&self.core).map(Block::text));
+        blocks.extend(from_hooks);
         ChatMessage::user(blocks)
     }
 

@@ -5,13 +5,14 @@
 
 use super::context::{AgentContext, Tier};
 use super::core::AgentCore;
-use super::events::AgentEvent;
+use super::events::{AgentEvent, Trigger};
 use super::ports::BoxFuture;
 use crate::store::paths::Paths;
 use crate::tools::shells::Shells;
 use crate::wire::hooks::{HookEvent, HookSettings};
 use crate::wire::ids::{AgentId, AgentName, SessionId, TeamName};
 use crate::wire::permission::{PermissionMode, Suggestion};
+use crate::wire::task::TaskId;
 use serde_json::value::RawValue;
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
@@ -57,6 +58,8 @@ pub enum SessionSource {
     Startup,
     /// It goes on from its transcript.
     Resume,
+    /// It goes on from a summary.
+    Compact,
 }
 
 impl SessionSource {
@@ -65,6 +68,7 @@ impl SessionSource {
         match self {
             Self::Startup => "startup",
             Self::Resume => "resume",
+            Self::Compact => "compact",
         }
     }
 }
@@ -89,6 +93,21 @@ impl SessionEnding {
             Self::Signal => "signal",
         }
     }
+}
+
+/// A task of the team's list.
+#[derive(Debug, Clone, Copy)]
+pub struct GateTask<'a> {
+    /// Its number, once it has one.
+    pub id: Option<TaskId>,
+    /// What is to be done, in a line.
+    pub subject: &'a str,
+    /// All of it.
+    pub description: &'a str,
+    /// Who makes or completes it.
+    pub by: &'a AgentName,
+    /// Whose list it is on.
+    pub team: &'a TeamName,
 }
 
 /// An agent has given its final answer.
@@ -151,6 +170,17 @@ pub enum GateEvent<'a> {
         /// Its team.
         team: &'a TeamName,
     },
+    /// A task is about to be put on the list.
+    TaskCreated(GateTask<'a>),
+    /// A task is about to be completed.
+    TaskCompleted(GateTask<'a>),
+    /// A conversation is about to be compacted.
+    PreCompact {
+        /// Why.
+        trigger: Trigger,
+        /// What the person wants kept above all.
+        focus: Option<&'a str>,
+    },
 }
 
 impl GateEvent<'_> {
@@ -168,6 +198,9 @@ impl GateEvent<'_> {
             Self::SubagentStart => HookEvent::SubagentStart,
             Self::SubagentStop(_) => HookEvent::SubagentStop,
             Self::TeammateIdle { .. } => HookEvent::TeammateIdle,
+            Self::TaskCreated(_) => HookEvent::TaskCreated,
+            Self::TaskCompleted(_) => HookEvent::TaskCompleted,
+            Self::PreCompact { .. } => HookEvent::PreCompact,
         }
     }
 }
@@ -199,6 +232,16 @@ pub struct GateOutcome {
     pub context: Vec<String>,
     /// What the person should know.
     pub notices: Vec<String>,
+}
+
+impl GateOutcome {
+    /// Why something is not to happen, where refusing and stopping are the same.
+    pub fn refusal(&self) -> Option<&str> {
+        match (&self.verdict, &self.stop) {
+            (GateVerdict::Block(why), _) | (_, Some(why)) => Some(why),
+            (GateVerdict::Pass | GateVerdict::Allow | GateVerdict::Ask(_), None) => None,
+        }
+    }
 }
 
 /// Checks around what agents do that stand outside the program.

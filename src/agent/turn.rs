@@ -295,15 +295,19 @@ impl Agent {
         cancel: &CancellationToken,
         end: &mut TurnEnd,
     ) -> Result<TurnStatus, TurnError> {
+        let goes_on = matches!(input, TurnInput::Continue);
         let blocks = match input {
             TurnInput::Prompt(blocks) => Some(blocks),
             TurnInput::Said(text) => Some(self.submitted(&text, cancel).await?),
             TurnInput::Mail | TurnInput::Continue => None,
         };
+        self.announced(cancel).await?;
+        let is_said = blocks.is_some();
+        // Mail takes what hooks have said along.
+        let blocks = if goes_on || is_said { self.with_context(blocks) } else { None };
         if let Some(blocks) = blocks {
-            let blocks = self.begun(blocks, cancel).await?;
             let line = self.record(ChatMessage::user(blocks), None).await?;
-            if let Some(line) = line.filter(|_| self.core.context.tier == Tier::Main) {
+            if let Some(line) = line.filter(|_| is_said && self.core.context.tier == Tier::Main) {
                 self.core.runtime.checkpoints.begin(line);
             }
         }

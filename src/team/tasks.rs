@@ -40,6 +40,11 @@ impl TaskDesk {
         Self { team, me, incarnation }
     }
 
+    /// Whose it is.
+    pub fn me(&self) -> &AgentName {
+        &self.me
+    }
+
     /// Whether it may change what is somebody else's.
     fn commands(&self) -> bool {
         self.me.is_lead() || self.me == AgentName::user()

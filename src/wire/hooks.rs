@@ -73,7 +73,7 @@ impl HookEvent {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct HookSettings {
-    /// A session begins, or goes on: `startup`, `resume`, `compact`, `clear`.
+    /// A session begins or goes on; the matcher is `startup`, `resume` or `compact`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub session_start: Vec<HookGroup>,
     /// A session ends.

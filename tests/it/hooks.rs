@@ -19,7 +19,11 @@ const STUBBORN: &str = "( setsid sh -c 'trap \"\" TERM HUP INT; echo > stubborn;
 /// The user's settings: these hooks.
 fn hooks(world: &World, hooks: &Value) {
     fs::create_dir_all(&world.home).expect("dir");
-    fs::write(world.home.join("settings.json"), json!({ "hooks": hooks }).to_string()).expect("settings");
+    let path = world.home.join("settings.json");
+    let text = fs::read_to_string(&path).unwrap_or_else(|_| "{}".to_owned());
+    let mut settings: Value = serde_json::from_str(&text).expect("JSON");
+    settings["hooks"] = hooks.clone();
+    fs::write(path, settings.to_string()).expect("settings");
 }
 
 /// One command at an event.
@@ -142,7 +146,7 @@ fn every_event_says_what_happens_to_whom() {
     assert!(PathBuf::from(ended[0][2].as_str().expect("a path")).is_file());
     let idle = log.of_kind("TeammateIdle", "general-purpose", &["teammate_name", "last_assistant_message"]);
     assert_eq!(idle, [json!(["anna", "Anna is done."])]);
-    for never in ["PermissionRequest", "Notification", "PreCompact"] {
+    for never in ["PermissionRequest", "Notification", "PreCompact", "TaskCreated", "TaskCompleted"] {
         assert!(!log.events().iter().any(|e| e["hook_event_name"] == never), "{never}");
     }
     assert_eq!(world.check_transcripts(), 3);
@@ -671,4 +675,107 @@ fn wrong_settings_are_named_and_unknown_ones_passed_over() {
         .run()
         .stdout;
     assert!(text.contains("3 in the settings (PreToolUse 1, Stop 2)"), "{text}");
+}
+
+#[test]
+fn what_the_user_says_to_a_working_agent_passes_the_same_hooks() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let at_prompt = "input=$(cat); case \"$input\" in *secret*) echo 'no secrets' >&2; exit 2;; *aside*) echo 'Heard.';; esac";
+    hooks(&world, &json!({ "UserPromptSubmit": runs(at_prompt) }));
+    let look = call_as("look", "Glob", json!({ "pattern": "*" }));
+    server.on(prompt("ID:lead"), [[gate("lead"), look].into(), say("done").into()]);
+    let running = world.festoon(["-p", "ID:lead"]).start();
+    server.reached("lead");
+    world.festoon(["send", "team-lead", "a secret word"]).run().code(0);
+    world.festoon(["send", "team-lead", "by the way, an aside"]).run().code(0);
+    server.open("lead");
+    let done = running.wait();
+    done.code(0);
+    assert!(done.stderr.contains("a hook refused your message: no secrets"), "{}", done.stderr);
+    let mail = server.last_of("ID:lead").mail().concat();
+    assert_eq!(mail.len(), 3, "{mail:#?}");
+    assert!(mail[0].contains("[a hook of the user refused this message, so it is not shown]"), "{mail:#?}");
+    assert!(mail[1].contains("by the way, an aside"), "{mail:#?}");
+    assert_eq!(mail[2], "A UserPromptSubmit hook adds:\nHeard.");
+    assert!(!String::from_utf8_lossy(&server.last_of("ID:lead").raw).contains("a secret word"));
+}
+
+#[test]
+fn a_compaction_is_allowed_by_hooks_and_begins_with_what_they_add() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let log = Log::of(&world);
+    let before = format!("{}; test -e allowed || {{ echo 'not now' >&2; exit 2; }}", log.command());
+    let after = json!([{ "matcher": "compact", "hooks": [{ "command": "echo 'Remember the milk.'" }] },
+                       { "matcher": "startup", "hooks": [{ "command": "echo 'Good morning.'" }] }]);
+    world.file("big.txt", &"a line of text as there are many\n".repeat(300));
+    let read = || call_as("r", "Read", json!({ "file_path": "big.txt" }));
+    let rounds =
+        (0..6).map(|n| [call_as(&format!("r{n}"), "Read", json!({ "file_path": "big.txt" }))].into());
+    server.on(
+        prompt("ID:lead").input("Write the summary that takes its place"),
+        [say("SUMMARY ID:lead").into()],
+    );
+    server.on(
+        prompt("ID:lead"),
+        rounds.chain([say("Done.").into(), [say("Hello."), read()].into(), say("Bye.").into()]),
+    );
+    hooks(&world, &json!({ "PreCompact": runs(&before), "SessionStart": after }));
+    let lines = "ID:lead\n/compact the milk\n";
+    let done = world.festoon([] as [&str; 0]).stdin(lines).run();
+    assert!(done.stdout.contains("a hook refused it: not now"), "{}{}", done.stdout, done.stderr);
+    let asked = log.of_kind("PreCompact", "main", &["trigger", "custom_instructions"]);
+    assert_eq!(asked, [json!(["manual", "the milk"])]);
+    assert!(!world.transcript().iter().any(|line| line["subtype"] == "compact_boundary"));
+
+    world.file("allowed", "");
+    let id = world.sessions()[0].file_stem().and_then(|s| s.to_str()).expect("a name").to_owned();
+    let done = world.festoon(["--resume", &id]).stdin("/compact\nhello\n").run();
+    done.code(0);
+    assert!(done.stdout.contains("compacted: about"), "{}", done.stdout);
+    let last = server.last_of("ID:lead").prompt();
+    assert!(last.contains("SUMMARY"), "{last}");
+    assert!(last.ends_with("A SessionStart hook adds:\nRemember the milk."), "{last}");
+    world.check_transcripts();
+}
+
+#[test]
+fn tasks_are_made_and_completed_with_the_leave_of_hooks() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let log = Log::of(&world);
+    let refuse = |word: &str| {
+        format!(
+            "{}; tail -n 1 '{}' | grep -q '{word}' && {{ echo 'not that' >&2; exit 2; }}; exit 0",
+            log.command(),
+            log.file.display()
+        )
+    };
+    hooks(&world, &json!({ "TaskCreated": runs(&refuse("dance")), "TaskCompleted": runs(&refuse("build")) }));
+    let create = |id: &str, subject: &str| {
+        call_as(id, "TaskCreate", json!({ "subject": subject, "description": "all of it" }))
+    };
+    let complete =
+        |id: &str, task: &str| call_as(id, "TaskUpdate", json!({ "taskId": task, "status": "completed" }));
+    server.on(
+        prompt("ID:lead"),
+        [
+            [create("c1", "dance"), create("c2", "build"), create("c3", "test")].into(),
+            [complete("u1", "1"), complete("u2", "2")].into(),
+            say("done").into(),
+        ],
+    );
+    world.festoon(["-p", "ID:lead"]).run().code(0);
+    let last = server.last_of("ID:lead");
+    let refused: Vec<String> =
+        last.results().into_iter().filter(|(_, _, e)| *e).map(|(id, _, _)| id).collect();
+    assert_eq!(refused, ["c1", "u1"], "{:#?}", last.results());
+    assert_eq!(last.result("c1").0, "Nothing was changed: a hook refused it: not that");
+    let made =
+        log.of_kind("TaskCreated", "main", &["task_id", "task_subject", "task_description", "teammate_name"]);
+    let wanted = ["dance", "build", "test"].map(|subject| json!([null, subject, "all of it", "team-lead"]));
+    assert_eq!(made, wanted);
+    let done = log.of_kind("TaskCompleted", "main", &["task_id", "task_subject"]);
+    assert_eq!(done, [json!(["1", "build"]), json!(["2", "test"])]);
 }

@@ -1,6 +1,6 @@
 //! An event as a hook reads it: one JSON object on standard input (contract §11).
 
-use crate::agent::gates::{Answered, GateCall, GateEvent, Scene};
+use crate::agent::gates::{Answered, GateCall, GateEvent, GateTask, Scene};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -16,7 +16,11 @@ pub(super) fn subject<'a>(scene: &Scene<'a>, event: &GateEvent<'a>) -> Option<&'
         GateEvent::Notification { kind, .. } => Some(kind),
         GateEvent::SubagentStart | GateEvent::SubagentStop(_) => Some(scene.agent_type),
         GateEvent::TeammateIdle { name, .. } => Some(name.as_str()),
-        GateEvent::UserPromptSubmit(_) | GateEvent::Stop(_) => None,
+        GateEvent::PreCompact { trigger, .. } => Some(trigger.as_str()),
+        GateEvent::UserPromptSubmit(_)
+        | GateEvent::Stop(_)
+        | GateEvent::TaskCreated(_)
+        | GateEvent::TaskCompleted(_) => None,
     }
 }
 
@@ -34,6 +38,16 @@ impl Members {
         self.put("tool_name", call.tool);
         self.put("tool_input", call.input);
         self.put("tool_use_id", call.id);
+    }
+
+    fn task(&mut self, task: &GateTask<'_>) {
+        if let Some(id) = &task.id {
+            self.put("task_id", &id.to_string());
+        }
+        self.put("task_subject", task.subject);
+        self.put("task_description", task.description);
+        self.put("teammate_name", task.by);
+        self.put("team_name", task.team);
     }
 
     fn answered(&mut self, answered: &Answered<'_>) {
@@ -86,6 +100,11 @@ pub(super) fn encode(scene: &Scene<'_>, event: &GateEvent<'_>) -> Vec<u8> {
             all.answered(answered);
             all.put("teammate_name", *name);
             all.put("team_name", *team);
+        }
+        GateEvent::TaskCreated(task) | GateEvent::TaskCompleted(task) => all.task(task),
+        GateEvent::PreCompact { trigger, focus } => {
+            all.put("trigger", trigger.as_str());
+            all.put("custom_instructions", focus.unwrap_or_default());
         }
     }
     let mut bytes = serde_json::to_vec(&all).unwrap_or_default();

@@ -2,9 +2,11 @@
 //! program.
 
 use super::*;
-use crate::agent::gates::{Answered, GateCall, SessionSource};
+use crate::agent::events::Trigger;
+use crate::agent::gates::{Answered, GateCall, GateTask, SessionEnding, SessionSource};
 use crate::wire::ids::{AgentId, AgentName, SessionId, TeamName};
 use crate::wire::permission::PermissionMode;
+use crate::wire::task::TaskId;
 use run::Written;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -118,7 +120,7 @@ fn an_event_is_an_object_and_an_input_keeps_its_bytes() {
     let (name, team) = (AgentName::new("anna").expect("name"), TeamName::new("t").expect("name"));
     for (event, own) in [
         (GateEvent::SessionStart(SessionSource::Resume), json!({ "source": "resume" })),
-        (GateEvent::SessionEnd(crate::agent::gates::SessionEnding::Done), json!({ "reason": "done" })),
+        (GateEvent::SessionEnd(SessionEnding::Done), json!({ "reason": "done" })),
         (GateEvent::UserPromptSubmit("hi"), json!({ "prompt": "hi" })),
         (
             GateEvent::PostToolUse { call, response: "out", is_error: true },
@@ -143,6 +145,21 @@ fn an_event_is_an_object_and_an_input_keeps_its_bytes() {
             GateEvent::TeammateIdle { answered, name: &name, team: &team },
             json!({ "stop_hook_active": true, "last_assistant_message": "bye", "teammate_name": "anna",
                     "team_name": "t" }),
+        ),
+        (
+            GateEvent::TaskCompleted(GateTask {
+                id: Some(TaskId(3)),
+                subject: "s",
+                description: "d",
+                by: &name,
+                team: &team,
+            }),
+            json!({ "task_id": "3", "task_subject": "s", "task_description": "d", "teammate_name": "anna",
+                    "team_name": "t" }),
+        ),
+        (
+            GateEvent::PreCompact { trigger: Trigger::Full, focus: None },
+            json!({ "trigger": "auto", "custom_instructions": "" }),
         ),
     ] {
         let mut wanted = own;

@@ -2,7 +2,7 @@
 
 use super::{Agent, TurnEnd, TurnError};
 use crate::agent::context::Tier;
-use crate::agent::events::AgentEvent;
+use crate::agent::events::{AgentEvent, Trigger};
 use crate::agent::first::user_message;
 use crate::agent::gates::{Answered, GateEvent, GateOutcome, GateVerdict, SessionEnding, SessionSource};
 use crate::store::error::StoreError;
@@ -26,6 +26,32 @@ impl Agent {
         self.keep_context(HookEvent::SessionStart, outcome.context);
     }
 
+    /// Asks the hooks whether the conversation may be compacted.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(in crate::agent) async fn may_compact(
+        &mut self,
+        trigger: Trigger,
+        focus: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<(), String> {
+        let outcome = self.core.gate(GateEvent::PreCompact { trigger, focus }, cancel).await;
+        match outcome.refusal() {
+            Some(why) => Err(format!("a hook refused it: {why}")),
+            None => Ok(()),
+        }
+    }
+
+    /// What hooks add to the new beginning of a conversation that was compacted: those at the start of a
+    /// session, which has one in its main agent alone, and what is not told yet.
+    pub(in crate::agent) async fn after_summary(&mut self, cancel: &CancellationToken) -> Vec<Block> {
+        if self.core.context.tier == Tier::Main {
+            self.session_starts(SessionSource::Compact, cancel).await;
+        }
+        self.take_context()
+    }
+
     /// Tells the hooks that the session ends.
     pub async fn session_ends(&self, ending: SessionEnding, cancel: &CancellationToken) {
         let outcome = self.core.gate(GateEvent::SessionEnd(ending), cancel).await;
@@ -39,34 +65,35 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<Vec<Block>, TurnError> {
         let outcome = self.core.gate(GateEvent::UserPromptSubmit(text), cancel).await;
-        match (outcome.stop, outcome.verdict) {
-            (Some(why), _) => return Err(TurnError::Halted(why)),
-            (None, GateVerdict::Block(why)) => return Err(TurnError::Refused(why)),
-            (None, GateVerdict::Pass | GateVerdict::Allow | GateVerdict::Ask(_)) => {}
+        if let Some(why) = outcome.refusal() {
+            return Err(TurnError::Refused(why.to_owned()));
         }
         self.keep_context(HookEvent::UserPromptSubmit, outcome.context);
         Ok(user_message(self, text).await)
     }
 
-    /// The blocks with which a turn begins: a subagent's first ones after its hooks, and all with what
-    /// hooks have said before the prompt, which stays the last block.
-    pub(super) async fn begun(
-        &mut self,
-        mut blocks: Vec<Block>,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<Block>, TurnError> {
-        if self.core.context.tier == Tier::Subagent && !self.announced {
-            self.announced = true;
-            let outcome = self.core.gate(GateEvent::SubagentStart, cancel).await;
-            match (outcome.stop, outcome.verdict) {
-                (Some(why), _) | (None, GateVerdict::Block(why)) => return Err(TurnError::Refused(why)),
-                (None, GateVerdict::Pass | GateVerdict::Allow | GateVerdict::Ask(_)) => {}
-            }
-            self.keep_context(HookEvent::SubagentStart, outcome.context);
+    /// Tells the hooks once that a subagent begins.
+    pub(super) async fn announced(&mut self, cancel: &CancellationToken) -> Result<(), TurnError> {
+        if self.core.context.tier != Tier::Subagent || self.announced {
+            return Ok(());
         }
+        self.announced = true;
+        let outcome = self.core.gate(GateEvent::SubagentStart, cancel).await;
+        if let Some(why) = outcome.refusal() {
+            return Err(TurnError::Refused(why.to_owned()));
+        }
+        self.keep_context(HookEvent::SubagentStart, outcome.context);
+        Ok(())
+    }
+
+    /// A prompt with what hooks have said before it; it stays the last block. `None` when neither is there: a
+    /// conversation that goes on as it is gets what hooks have said in a message of its own.
+    pub(super) fn with_context(&mut self, prompt: Option<Vec<Block>>) -> Option<Vec<Block>> {
+        let context = self.take_context();
+        let Some(mut blocks) = prompt else { return (!context.is_empty()).then_some(context) };
         let at = blocks.len().saturating_sub(1);
-        blocks.splice(at..at, std::mem::take(&mut self.context));
-        Ok(blocks)
+        blocks.splice(at..at, context);
+        Some(blocks)
     }
 
     /// Lets a final answer pass the hooks. True when one of them sends the agent on: what it says is in the
@@ -114,7 +141,7 @@ impl Agent {
         };
         for claimed in mail.iter_mut().filter(is_users) {
             let outcome = self.core.gate(GateEvent::UserPromptSubmit(&claimed.message.text), cancel).await;
-            let ((GateVerdict::Block(why), _) | (_, Some(why))) = (outcome.verdict, outcome.stop) else {
+            let Some(why) = outcome.refusal() else {
                 self.keep_context(HookEvent::UserPromptSubmit, outcome.context);
                 continue;
             };
@@ -135,7 +162,7 @@ impl Agent {
 
     /// An event at which nothing can be refused: what a hook refuses is shown.
     fn only_tell(&self, event: HookEvent, outcome: &GateOutcome) {
-        if let (GateVerdict::Block(why), _) | (_, Some(why)) = (&outcome.verdict, &outcome.stop) {
+        if let Some(why) = outcome.refusal() {
             self.tell(format!("a {} hook objects: {why}", event.as_str()));
         }
     }

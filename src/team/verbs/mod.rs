@@ -66,7 +66,7 @@ impl Toolkit for Kit {
         }
         if let Some(mailbox) = mailbox.filter(|_| has_team && core.context.tier != Tier::Subagent) {
             let desk = TaskDesk::new(self.team.clone(), mailbox.owner().clone(), core.context.incarnation);
-            tools.extend(tasks::TaskTool::all(&desk));
+            tools.extend(tasks::TaskTool::all(desk, Arc::clone(core)));
         }
         tools
     }

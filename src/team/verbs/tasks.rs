@@ -3,6 +3,8 @@
 //! One type for the four, since each is a line on the [`TaskDesk`]. A refused claim says why, so that a
 //! model takes another task instead of asking again.
 
+use crate::agent::core::AgentCore;
+use crate::agent::gates::{GateEvent, GateTask};
 use crate::store::slug;
 use crate::store::tasks::{Change, NewTask, TaskError, open_blockers};
 use crate::team::tasks::TaskDesk;
@@ -17,6 +19,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
+use tokio_util::sync::CancellationToken;
 
 /// What a model may do with the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,28 +83,47 @@ static SPECS: LazyLock<[ToolSpec; 4]> = LazyLock::new(|| {
 pub struct TaskTool {
     verb: Verb,
     desk: TaskDesk,
+    /// The agent whose hooks are asked.
+    core: Arc<AgentCore>,
 }
 
 impl TaskTool {
-    /// All four, for whoever `desk` is for.
-    pub fn all(desk: &TaskDesk) -> impl Iterator<Item = Arc<dyn Tool>> {
-        Verb::ALL.into_iter().map(|verb| Arc::new(Self { verb, desk: desk.clone() }) as Arc<dyn Tool>)
+    /// All four for an agent, for whom `desk` is.
+    pub fn all(desk: TaskDesk, core: Arc<AgentCore>) -> impl Iterator<Item = Arc<dyn Tool>> {
+        let tool = move |verb| Arc::new(Self { verb, desk: desk.clone(), core: Arc::clone(&core) });
+        Verb::ALL.into_iter().map(move |verb| tool(verb) as Arc<dyn Tool>)
     }
 
-    async fn act(&self, call: &ToolCall) -> Result<String, String> {
+    async fn act(&self, call: &ToolCall, cancel: &CancellationToken) -> Result<String, String> {
         let raw = &call.raw;
         match self.verb {
-            Verb::Create => self.create(read(raw)?).await,
+            Verb::Create => self.create(read(raw)?, cancel).await,
             Verb::Get => self.get(read::<Get>(raw)?.task_id).await,
             Verb::List => self.list().await,
-            Verb::Update => self.update(read(raw)?).await,
+            Verb::Update => self.update(read(raw)?, cancel).await,
         }
     }
 
-    async fn create(&self, input: Create) -> Result<String, String> {
+    /// Lets the change pass the hooks.
+    async fn gate(&self, event: GateEvent<'_>, cancel: &CancellationToken) -> Result<(), String> {
+        let outcome = self.core.gate(event, cancel).await;
+        match outcome.refusal() {
+            Some(why) => Err(format!("Nothing was changed: a hook refused it: {why}")),
+            None if cancel.is_cancelled() => Err("Nothing was changed: the call was cancelled.".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn task<'a>(&'a self, id: Option<TaskId>, subject: &'a str, description: &'a str) -> GateTask<'a> {
+        GateTask { id, subject, description, by: self.desk.me(), team: &self.core.context.team }
+    }
+
+    async fn create(&self, input: Create, cancel: &CancellationToken) -> Result<String, String> {
         if input.subject.trim().is_empty() {
             return Err("A task needs a subject.".to_owned());
         }
+        let task = self.task(None, input.subject.trim(), &input.description);
+        self.gate(GateEvent::TaskCreated(task), cancel).await?;
         let new = NewTask {
             subject: input.subject.trim().to_owned(),
             description: input.description,
@@ -144,7 +166,7 @@ impl TaskTool {
         Ok(lines.join("\n"))
     }
 
-    async fn update(&self, input: Update) -> Result<String, String> {
+    async fn update(&self, input: Update, cancel: &CancellationToken) -> Result<String, String> {
         let id = input.task_id;
         if input.status == Some(Status::Deleted) {
             let task = self.desk.delete(id).await.map_err(|e| say(&e))?;
@@ -155,6 +177,11 @@ impl TaskTool {
             Some("") => Some(None),
             Some(name) => Some(Some(member(name)?)),
         };
+        if input.status == Some(Status::Completed) {
+            let task = self.desk.get(id).await.map_err(|e| say(&e))?;
+            let done = self.task(Some(id), &task.subject, &task.description);
+            self.gate(GateEvent::TaskCompleted(done), cancel).await?;
+        }
         let change = Change {
             status: input.status.and_then(Status::kept),
             owner,
@@ -298,9 +325,9 @@ impl Tool for TaskTool {
         }
     }
 
-    fn run<'a>(&'a self, call: ToolCall, _: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+    fn run<'a>(&'a self, call: ToolCall, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            match self.act(&call).await {
+            match self.act(&call, &context.cancel).await {
                 Ok(text) => ToolOutput::ok(text),
                 Err(why) => ToolOutput::error(why),
             }
