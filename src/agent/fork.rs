@@ -9,6 +9,7 @@ pub mod bytes;
 pub mod guard;
 pub mod point;
 pub mod resume;
+pub mod rule;
 pub mod seed;
 pub mod start;
 

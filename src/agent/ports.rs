@@ -6,6 +6,7 @@
 use super::context::AgentContext;
 use crate::wire::access::Access;
 use crate::wire::ask::AskKind;
+use crate::wire::event::EventKind;
 use crate::wire::ids::{AgentName, AskId, BackgroundId, MessageId};
 use crate::wire::mail::{Claimed, Draft, Receipt};
 use crate::wire::permission::{Decision, PermissionMode, Scope, Suggestion};
@@ -94,6 +95,17 @@ pub trait BackgroundTask: Send + Sync {
     fn state(&self) -> BoxFuture<'_, String>;
     /// Asks it to end; says what became of that, for a model.
     fn stop(&self) -> BoxFuture<'_, String>;
+}
+
+/// The log of what happens in the team, for people and programs; agents never read it.
+pub trait Journal: Send + Sync {
+    /// Adds a line about this agent. A failure is the log's own business: nobody waits for its content.
+    fn log<'a>(
+        &'a self,
+        agent: &'a AgentContext,
+        event: EventKind,
+        fields: serde_json::Value,
+    ) -> BoxFuture<'a, ()>;
 }
 
 /// A call that needs a person.

@@ -8,11 +8,12 @@ use super::definitions::Definitions;
 use super::disk::Disk;
 use super::events::Observer;
 use super::first;
+use super::fork::rule::Forks;
 use super::gates::Gates;
 use super::kept::KeptSources;
 use super::limits::Slots;
 use super::mcp::Mcp;
-use super::ports::Mailbox;
+use super::ports::{Journal, Mailbox};
 use super::tally::Tally;
 use super::web::SharedWeb;
 use super::worktree::Nursery;
@@ -71,6 +72,8 @@ pub struct Runtime {
     pub models: Arc<dyn ModelSource>,
     /// Sees what happens.
     pub observer: Arc<dyn Observer>,
+    /// Says what happened, in the team's event log.
+    pub journal: Arc<dyn Journal>,
     /// Hooks.
     pub gates: Arc<dyn Gates>,
     /// Makes tools.
@@ -85,6 +88,8 @@ pub struct Runtime {
     pub slots: Arc<Slots>,
     /// Tokens and money of the whole tree: asked before each request, told after it.
     pub budget: Budget,
+    /// Which calls fork.
+    pub forks: Forks,
     /// What tokens cost.
     pub prices: PriceTable,
     /// What agents find in their directories.

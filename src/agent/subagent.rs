@@ -9,6 +9,7 @@ use super::core::AgentCore;
 use super::definitions::query_source;
 use super::events::AgentEvent;
 use super::first::first_message;
+use super::fork::seed::Seed;
 use super::life::live;
 use super::limits::{Slot, count_child};
 use super::permissions::Permissions;
@@ -70,18 +71,20 @@ enum Beside {
 
 /// A subagent before it runs: nothing in it can be refused any more.
 pub(super) struct Prepared {
-    parent: Arc<AgentCore>,
-    context: AgentContext,
-    definition: AgentDefinition,
-    model: Model,
-    permissions: Permissions,
+    pub(super) parent: Arc<AgentCore>,
+    pub(super) context: AgentContext,
+    pub(super) definition: AgentDefinition,
+    pub(super) model: Model,
+    pub(super) permissions: Permissions,
     /// Tools it may have at most.
-    tools: Vec<String>,
-    meta_path: PathBuf,
-    meta: AgentMeta,
-    run_id: RunId,
-    notes: Vec<String>,
-    worktree: Option<Worktree>,
+    pub(super) tools: Vec<String>,
+    pub(super) meta_path: PathBuf,
+    pub(super) meta: AgentMeta,
+    pub(super) run_id: RunId,
+    pub(super) notes: Vec<String>,
+    pub(super) worktree: Option<Worktree>,
+    /// Of a fork: what it goes on from.
+    pub(super) fork: Option<Seed>,
 }
 
 /// Runs a subagent to its end. Every failure is a result for the parent's model.
@@ -150,22 +153,8 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
         .find(wanted, &parent.model.full)
         .map_err(|e| format!("{e}. Name another model or leave it out."))?;
     let id = AgentId::subagent();
-    let (own, wanted) = (Arc::clone(&parent), request.cwd.clone());
-    let cwd = runtime
-        .disk
-        .run(&parent.context.cwd, move || Ok(own.permissions.child_dir(wanted.as_deref())))
-        .await
-        .map_err(|e| e.to_string())
-        .and_then(|dir| dir)?;
-    let (worktree, cwd, more) = match request.isolation.or(definition.isolation) {
-        None => (None, cwd, Vec::new()),
-        Some(Isolation::Worktree) => {
-            let made = runtime.nursery.create(&cwd, &id).await.map_err(|e| e.to_string())?;
-            let (tree, notices) = made;
-            let cwd = tree.cwd.clone();
-            (Some(tree), cwd, notices)
-        }
-    };
+    let cwd = child_dir(&parent, request.cwd.clone()).await?;
+    let (worktree, cwd, more) = isolate(&parent, request.isolation.or(definition.isolation), cwd, &id).await?;
     let context = AgentContext {
         id: id.clone(),
         name: None,
@@ -224,7 +213,34 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
         run_id: RunId::generate(),
         notes,
         worktree,
+        fork: None,
     })
+}
+
+/// The directory that a child works in.
+pub(super) async fn child_dir(parent: &Arc<AgentCore>, wanted: Option<PathBuf>) -> Result<PathBuf, String> {
+    let own = Arc::clone(parent);
+    let found = move || Ok(own.permissions.child_dir(wanted.as_deref()));
+    parent.runtime.disk.run(&parent.context.cwd, found).await.map_err(|e| e.to_string())?
+}
+
+/// Where a child stands: in a worktree of its own when it is to be isolated, with what it should know of
+/// that, else in `cwd`.
+pub(super) async fn isolate(
+    parent: &AgentCore,
+    isolation: Option<Isolation>,
+    cwd: PathBuf,
+    id: &AgentId,
+) -> Result<(Option<Worktree>, PathBuf, Vec<String>), String> {
+    match isolation {
+        None => Ok((None, cwd, Vec::new())),
+        Some(Isolation::Worktree) => {
+            let nursery = &parent.runtime.nursery;
+            let (tree, notices) = nursery.create(&cwd, id).await.map_err(|e| e.to_string())?;
+            let cwd = tree.cwd.clone();
+            Ok((Some(tree), cwd, notices))
+        }
+    }
 }
 
 /// What a child may have at most: its parent's tools, in the background those of the list.
@@ -239,7 +255,7 @@ fn tools(parent: &AgentCore, beside: Beside) -> Vec<String> {
 }
 
 /// What it may do; in a worktree of its own, that is its project and its parent's is not.
-fn permissions(
+pub(super) fn permissions(
     parent: &AgentCore,
     mode: PermissionMode,
     rules: Vec<Rule>,
@@ -254,7 +270,8 @@ fn permissions(
 
 /// Builds it, with a mailbox of its own.
 async fn make(prepared: Prepared, slot: Option<Slot>) -> Result<Built, String> {
-    let Prepared { parent, context, definition, model, permissions, tools, run_id, notes, .. } = prepared;
+    let Prepared { parent, context, definition, model, permissions, tools, run_id, notes, fork, .. } =
+        prepared;
     let runtime: &Arc<Runtime> = &parent.runtime;
     let mailbox = runtime.background.post().mailbox(&context).await.map_err(|e| format!("{e}."))?;
     let project = runtime.paths.project(&context.session_cwd);
@@ -273,7 +290,7 @@ async fn make(prepared: Prepared, slot: Option<Slot>) -> Result<Built, String> {
         run_id,
         prompt_addendum: None,
         slot: slot.map(Arc::new),
-        fork: None,
+        fork,
     };
     let built = build(runtime, plan).await.map_err(|e| format!("{e}."))?;
     for notice in notes.iter().chain(&built.notices) {

@@ -1,6 +1,7 @@
 //! The command line: what can be written, and what it means before anything is looked up.
 
 use super::commands::Command;
+use super::forks::ForkFlag;
 use clap::{Args, Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -99,6 +100,10 @@ pub struct Shared {
     /// Where teammates run: auto, in-process, tmux.
     #[arg(long, global = true, value_name = "MODE")]
     pub teammate_mode: Option<String>,
+    /// Whether agents may fork: explicit (a call that says so), implicit (in the REPL also a call that names
+    /// no type), off.
+    #[arg(long, global = true, value_name = "WHEN", value_enum)]
+    pub fork: Option<ForkFlag>,
     /// A further directory that counts as the project.
     #[arg(long, global = true, value_name = "DIR")]
     pub add_dir: Vec<PathBuf>,

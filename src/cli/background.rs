@@ -16,6 +16,7 @@ pub(super) fn background(
     slots: &Arc<Slots>,
     observer: &Arc<dyn Observer>,
     progress: Arc<Progress>,
+    by_default: bool,
 ) -> Background {
     Background::new(Parts {
         paths: setup.paths.clone(),
@@ -25,6 +26,6 @@ pub(super) fn background(
         progress,
         post: Arc::new(TeamPost::new(team.clone())),
         allowed: setup.loaded.settings.background != Some(false),
-        by_default: false,
+        by_default,
     })
 }

@@ -5,6 +5,7 @@
 use super::background::background;
 use super::cleanup;
 use super::error::CliError;
+use super::forks;
 use super::mcp::{self, Configured, Sources};
 use super::setup::{Setup, no_model};
 use super::spent::{self, Before};
@@ -18,6 +19,7 @@ use crate::agent::definition_sources::{Discovery, discover};
 use crate::agent::definitions::{self, Definitions};
 use crate::agent::events::{Fan, Observer};
 use crate::agent::first::Known;
+use crate::agent::fork::rule::Forks;
 use crate::agent::hooks::Hooks;
 use crate::agent::kept::KeptSources;
 use crate::agent::limits::Slots;
@@ -232,6 +234,7 @@ fn make_runtime(
     servers: Vec<McpServer>,
     mut observers: Vec<Arc<dyn Observer>>,
     team: &Team,
+    asks: AskPolicy,
 ) -> Result<Arc<Runtime>, CliError> {
     let settings = &setup.loaded.settings;
     let ledger =
@@ -240,7 +243,8 @@ fn make_runtime(
     let progress = Arc::new(Progress::default());
     observers.push(progress.clone());
     let observer: Arc<dyn Observer> = Arc::new(Fan(observers));
-    let background = background(setup, team, &slots, &observer, progress);
+    let forks = forks::rule(settings, asks);
+    let background = background(setup, team, &slots, &observer, progress, forks == Forks::Implicit);
     let options = setup.connect_options();
     let environment = Arc::new(setup.environment.for_tools(&settings.env, team.name.as_str()));
     let mcp = mcp::start(servers, &environment, options.http.clone(), &setup.cwd);
@@ -263,6 +267,7 @@ fn make_runtime(
         disk: setup.disk.clone(),
         models: Arc::new(models),
         observer,
+        journal: Arc::new(team.clone()),
         gates: Arc::new(Hooks::new(settings.hooks.clone(), Arc::clone(&environment))),
         toolkit: kit,
         mcp,
@@ -270,6 +275,7 @@ fn make_runtime(
         background,
         slots,
         budget: Budget::new(ledger),
+        forks,
         prices: PriceTable::new(&settings.prices),
         surroundings: Known::default(),
         checkpoints: Checkpoints::default(),
@@ -498,7 +504,7 @@ async fn assemble(
     observers.extend(checked.observers);
     let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     let definitions = Definitions::new(definitions);
-    let runtime = make_runtime(setup, Arc::clone(&kit), definitions, servers.servers, observers, &team)?;
+    let runtime = make_runtime(setup, Arc::clone(&kit), definitions, servers.servers, observers, &team, asks)?;
 
     runtime.kept.add(Arc::new(KeptTeam::new(team.clone())));
     let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, Tell::Nobody));
@@ -763,7 +769,7 @@ pub async fn worker(
     drop(trust::restrict(&mut discovery, setup.trust)); // the leader has named it
     let servers = spec.mcp_servers.clone();
     let definitions = Definitions::new(discovery.definitions());
-    let runtime = make_runtime(setup, kit, definitions, servers, all, &team)?;
+    let runtime = make_runtime(setup, kit, definitions, servers, all, &team, spec.asks)?;
     let what = setup.loaded.settings.orphaned_workers;
     let watch =
         orphan::watch(team.clone(), spec.name.clone(), spec.incarnation, what, control.cancel.clone());

@@ -180,7 +180,8 @@ pub fn line(event: &Event, faces: &Faces) -> Option<String> {
             let what = [text("summary"), text("subject"), text("status")];
             format!("{dim}task {}{dim:#} {}", text("taskId"), head(&what.join(" ")))
         }
-        EventKind::Ready | EventKind::Deliver | EventKind::Shutdown | EventKind::Fork => return None,
+        EventKind::Fork => format!("{dim}fork {}:{dim:#} {}", clean(text("agentId")), head(text("summary"))),
+        EventKind::Ready | EventKind::Deliver | EventKind::Shutdown => return None,
     };
     let slug = event.agent.as_str();
     Some(prefixed(faces.name(slug), faces.color(slug), told.trim_end()))

@@ -14,6 +14,7 @@ pub mod compose;
 pub mod environment;
 pub mod error;
 pub mod feed;
+pub mod forks;
 pub mod headless;
 pub mod input;
 pub mod logging;

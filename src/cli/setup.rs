@@ -150,7 +150,7 @@ impl Setup {
     }
 }
 
-/// The settings with the limits of the command line.
+/// The settings with what the command line says of limits and forks.
 fn load(paths: &Paths, cwd: &Path, shared: &Shared, trust: Trust) -> Result<Loaded, CliError> {
     let mut loaded = settings::load(paths, cwd, shared.settings.as_deref(), trust)?;
     let limits = &mut loaded.settings.limits;
@@ -159,6 +159,8 @@ fn load(paths: &Paths, cwd: &Path, shared: &Shared, trust: Trust) -> Result<Load
     limits.max_agents_total = shared.max_agents_total.or(limits.max_agents_total);
     limits.max_tokens_total = shared.max_tokens_total.or(limits.max_tokens_total);
     limits.max_cost = shared.max_cost.or(limits.max_cost);
+    let fork = &mut loaded.settings.fork;
+    *fork = shared.fork.map(Into::into).or(*fork);
     Ok(loaded)
 }
 

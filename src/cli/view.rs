@@ -93,6 +93,9 @@ pub fn lines(agent: &AgentContext, event: &AgentEvent, beside: Beside) -> Vec<St
             Some(outcome) => vec![format!("{dim}·{dim:#} {}", head(&outcome.summary))],
             None => Vec::new(),
         },
+        AgentEvent::ForkReceipt(receipt) if !told => {
+            vec![format!("{dim}{}{dim:#}", receipt.sentence())]
+        }
         AgentEvent::Notice(text) => vec![format!("{warn}{}{warn:#}", head(text))],
         AgentEvent::TurnEnded(_) if agent.tier == Tier::Teammate && !told => {
             vec![format!("{dim}idle{dim:#}")]

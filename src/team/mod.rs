@@ -9,6 +9,7 @@ pub mod budget;
 pub mod context;
 pub mod ending;
 pub mod executor;
+pub mod journal;
 pub mod kept;
 pub mod lead;
 pub mod leaderless;

@@ -42,6 +42,8 @@ pub struct Settings {
     pub background: Option<bool>,
     /// `auto`, `in-process`, `tmux` …
     pub teammate_mode: Option<String>,
+    /// Whether and when agents may fork.
+    pub fork: Option<ForkSetting>,
     /// What workers of their own process do when their leader is gone.
     pub orphaned_workers: OrphanedWorkers,
     /// Worktrees of isolated agents.
@@ -248,6 +250,19 @@ impl Default for ShutdownSettings {
     fn default() -> Self {
         Self { polite_ms: 15_000, interrupt_ms: 5_000, terminate_ms: 5_000 }
     }
+}
+
+/// Whether and when an `Agent` call forks its caller's conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ForkSetting {
+    /// When it says so.
+    #[default]
+    Explicit,
+    /// Also when it names no type, in sessions with a terminal; every spawn runs in the background then.
+    Implicit,
+    /// Never.
+    Off,
 }
 
 /// What a worker does when its leader is gone.

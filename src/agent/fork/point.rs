@@ -93,6 +93,7 @@ impl Sum {
         let mut sum = Self { hash: Sha256::new(), bytes: 0 };
         sum.mark(&prefix.model);
         sum.mark(prefix.thinking.as_deref().unwrap_or_default());
+        sum.mark(prefix.effort.as_deref().unwrap_or_default());
         sum.part(&prefix.tools);
         sum.part(&prefix.system);
         sum
@@ -185,7 +186,7 @@ mod tests {
     fn the_hash_is_what_the_page_says() {
         let result = Block::tool_result("t", "x", false);
         let shared = measure(&prefix("S"), &[user("a")], std::slice::from_ref(&result));
-        let text = format!("m\n\n[]\nS\nuser\n{}\nuser\n{}\n", Block::text("a").raw(), result.raw());
+        let text = format!("m\n\n\n[]\nS\nuser\n{}\nuser\n{}\n", Block::text("a").raw(), result.raw());
         let hex: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
         let bytes = "[]S".len() + Block::text("a").raw().len() + result.raw().len();
         assert_eq!(shared, SharedPrefix { shared_bytes: bytes as u64, prefix_sha256: hex });

@@ -1,4 +1,4 @@
-//! From a call to a fork that is ready to run.
+//! From a call to a fork that works beside its parent.
 //!
 //! Promises that what can be refused is refused before anything is made. The request has no place for a
 //! model, tools or a definition: prefix, model and conversation are the parent's.
@@ -9,27 +9,31 @@ use super::point::Snapshot;
 use super::resume::relative;
 use super::seed::Seed;
 use super::{FORK, FORK_SOURCE};
+use crate::agent::background::Launched;
 use crate::agent::context::{AgentContext, Tier};
 use crate::agent::core::AgentCore;
-use crate::agent::permissions::Permissions;
+use crate::agent::limits::count_child;
 use crate::agent::prefix_file;
-use crate::policy::narrow::{Narrowed, Parent, Wish, narrow};
+use crate::agent::subagent::launch::{First, begin, not_started};
+use crate::agent::subagent::{self, Prepared};
+use crate::policy::narrow::{Parent, Wish, narrow};
+use crate::store::clock;
 use crate::tools::file_cache::FileCache;
+use crate::wire::background::{TaskKind, TaskState};
 use crate::wire::block::Block;
-use crate::wire::definition::{AgentDefinition, ToolChoice};
+use crate::wire::definition::{AgentDefinition, Isolation, ToolChoice};
 use crate::wire::fork::ForkOrigin;
-use crate::wire::ids::AgentId;
+use crate::wire::ids::{AgentId, BackgroundId, RunId};
 use crate::wire::limits::FORK_ROUNDS;
 use crate::wire::permission::PermissionMode;
-use std::path::PathBuf;
+use crate::wire::transcript::AgentMeta;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What to fork.
 pub struct ForkRequest {
     /// Whose conversation.
     pub parent: Arc<AgentCore>,
-    /// As it is now.
-    pub at: Arc<Snapshot>,
     /// The call.
     pub tool_use_id: String,
     /// A few words for people.
@@ -42,18 +46,95 @@ pub struct ForkRequest {
     pub allowed_tools: Option<Vec<String>>,
     /// A directory instead of the parent's.
     pub cwd: Option<PathBuf>,
+    /// A worktree of its own.
+    pub isolation: Option<Isolation>,
 }
 
-/// Why an agent's conversation cannot be forked by a call it makes now; for the model.
-pub fn refusal(parent: &AgentCore, at: Option<&Snapshot>) -> Option<String> {
-    let is_one = is_fork(&parent.context) || at.is_some_and(|at| has_directive(&at.messages));
-    if is_one {
-        return Some("a fork starts no agents: do the work yourself".to_owned());
+/// Launches a fork. The error is a sentence for the parent's model.
+pub async fn launch(request: ForkRequest) -> Result<Launched, String> {
+    let parent = Arc::clone(&request.parent);
+    let at = point(&parent).map_err(|why| not_started(&why))?;
+    let counted = count_child(&parent).await?;
+    let launched = match prepare(request, &at).await {
+        Ok((prepared, directive)) => begin(prepared, TaskKind::Fork, None, First::Directive(directive)).await,
+        Err(why) => Err(why),
+    };
+    let launched = launched.map_err(|why| not_started(&why))?;
+    counted.stays();
+    Ok(launched)
+}
+
+/// The conversation as it is now, if it may be forked.
+fn point(parent: &AgentCore) -> Result<Arc<Snapshot>, String> {
+    let at = parent.fork_point.snapshot().ok_or("there is no conversation to fork here")?;
+    if is_fork(&parent.context) || has_directive(&at.messages) {
+        return Err("a fork starts no agents: do the work yourself".to_owned());
     }
-    match at {
-        Some(_) => None,
-        None => Some("there is no conversation to fork here".to_owned()),
-    }
+    Ok(at)
+}
+
+/// Everything a fork begins with. Keeps the prefix on disk for a later run; makes nothing else.
+async fn prepare(request: ForkRequest, at: &Arc<Snapshot>) -> Result<(Prepared, Block), String> {
+    let parent = request.parent;
+    let cwd = subagent::child_dir(&parent, request.cwd).await?;
+    let narrowed = narrow(
+        Parent { mode: parent.permissions.mode(), rules: &parent.permissions.rules() },
+        Wish { mode: request.mode, definition: None, allowed_tools: request.allowed_tools.as_deref() },
+    );
+    let seed = seed(&parent, at).await?;
+    let id = AgentId::subagent();
+    let (worktree, cwd, more) = subagent::isolate(&parent, request.isolation, cwd, &id).await?;
+    let context = AgentContext {
+        id: id.clone(),
+        name: None,
+        agent_type: FORK.to_owned(),
+        tier: Tier::Subagent,
+        depth: parent.context.depth + 1,
+        query_source: FORK_SOURCE.to_owned(),
+        task: Some(BackgroundId::of_agent(&id)),
+        parent_tool_use_id: Some(request.tool_use_id.clone()),
+        cwd: cwd.clone(),
+        ..(*parent.context).clone()
+    };
+    let project = parent.runtime.paths.project(&context.session_cwd);
+    let meta = AgentMeta {
+        agent_id: id.clone(),
+        agent_type: FORK.to_owned(),
+        description: request.description,
+        tool_use_id: Some(request.tool_use_id),
+        parent_agent_id: parent.context.id.clone(),
+        parent_session_id: context.session.clone(),
+        is_fork: true,
+        depth: context.depth,
+        model: parent.model.full.clone(),
+        name: None,
+        status: TaskState::Running.as_str().to_owned(),
+        permission_mode: narrowed.mode,
+        cwd: cwd.display().to_string(),
+        worktree_path: worktree.as_ref().map(|tree| tree.path.display().to_string()),
+        created_at: clock::now(),
+        root: Some(context.root.clone()),
+        allowed_tools: request.allowed_tools,
+        prefix_sha256: Some(seed.origin.shared.prefix_sha256.clone()),
+    };
+    let moved = (cwd != parent.context.cwd)
+        .then(|| place(&cwd.display().to_string(), &parent.context.cwd.display().to_string()));
+    let directive = directive(&request.directive, moved.as_deref());
+    let prepared = Prepared {
+        meta_path: project.sidechain_meta(&context.session, &id),
+        permissions: subagent::permissions(&parent, narrowed.mode, narrowed.rules, cwd, worktree.as_ref()),
+        definition: definition(&parent.definition),
+        model: parent.model.clone(),
+        tools: Vec::new(),
+        context,
+        meta,
+        run_id: RunId::generate(),
+        notes: narrowed.notes.into_iter().chain(more).collect(),
+        worktree,
+        fork: Some(seed),
+        parent,
+    };
+    Ok((prepared, directive))
 }
 
 /// The kind of agent that forks are. Its prompt is never rendered: a fork sends its parent's.
@@ -74,79 +155,6 @@ pub fn definition(parent: &AgentDefinition) -> AgentDefinition {
     }
 }
 
-/// A fork that can be built, and what to tell of it.
-pub struct Prepared {
-    /// Who it is.
-    pub context: AgentContext,
-    /// What it runs.
-    pub definition: AgentDefinition,
-    /// What it may do.
-    pub permissions: Permissions,
-    /// What it goes on from.
-    pub seed: Seed,
-    /// Its first words.
-    pub directive: Block,
-    /// What was asked for and not granted.
-    pub notes: Vec<String>,
-}
-
-/// Everything a fork with this id begins with. Keeps the prefix on disk for a later run; makes nothing else.
-pub async fn prepare(request: &ForkRequest, id: AgentId) -> Result<Prepared, String> {
-    let parent = &request.parent;
-    let cwd = child_dir(parent, request.cwd.clone()).await?;
-    let definition = definition(&parent.definition);
-    let narrowed = narrowed(parent, request.mode, request.allowed_tools.as_deref());
-    let permissions = permissions(parent, &narrowed, cwd.clone());
-    let own = cwd.display().to_string();
-    let parents = parent.context.cwd.display().to_string();
-    let moved = (own != parents).then(|| place(&own, &parents));
-    let seed = seed(parent, &request.at).await?;
-    let context = AgentContext {
-        id,
-        name: None,
-        agent_type: FORK.to_owned(),
-        tier: Tier::Subagent,
-        depth: parent.context.depth + 1,
-        query_source: FORK_SOURCE.to_owned(),
-        parent_tool_use_id: Some(request.tool_use_id.clone()),
-        cwd,
-        ..(*parent.context).clone()
-    };
-    let directive = directive(&request.directive, moved.as_deref());
-    Ok(Prepared { context, definition, permissions, seed, directive, notes: narrowed.notes })
-}
-
-async fn child_dir(parent: &Arc<AgentCore>, wanted: Option<PathBuf>) -> Result<PathBuf, String> {
-    let own = Arc::clone(parent);
-    let found = parent
-        .runtime
-        .disk
-        .run(&parent.context.cwd, move || Ok(own.permissions.child_dir(wanted.as_deref())));
-    found.await.map_err(|e| e.to_string()).and_then(|dir| dir)
-}
-
-/// A fork decides as its parent does; what it asks appears where its parent's questions do.
-fn narrowed(parent: &AgentCore, mode: Option<PermissionMode>, allowed: Option<&[String]>) -> Narrowed {
-    narrow(
-        Parent { mode: parent.permissions.mode(), rules: &parent.permissions.rules() },
-        Wish { mode, definition: None, allowed_tools: allowed },
-    )
-}
-
-fn permissions(parent: &AgentCore, narrowed: &Narrowed, cwd: PathBuf) -> Permissions {
-    let own = &parent.permissions;
-    Permissions::new(
-        narrowed.mode,
-        narrowed.rules.clone(),
-        cwd,
-        own.project.clone(),
-        own.home.clone(),
-        own.closed.clone(),
-        own.own_output.clone(),
-    )
-    .below(own.mode())
-}
-
 /// The parent's bytes with their address on disk.
 async fn seed(parent: &Arc<AgentCore>, at: &Arc<Snapshot>) -> Result<Seed, String> {
     let runtime = &parent.runtime;
@@ -155,8 +163,9 @@ async fn seed(parent: &Arc<AgentCore>, at: &Arc<Snapshot>) -> Result<Seed, Strin
     let (kept, provider, target) = (Arc::clone(at), parent.model.provider.name(), dir.clone());
     let keep = move || prefix_file::keep(&target, provider, &kept.prefix, &kept.tool_names);
     let prefix_file = runtime.disk.run(&dir, keep).await.map_err(|e| e.to_string())?;
-    let address = |path: &std::path::Path| {
-        relative(project.dir(), path).ok_or_else(|| format!("{} is not below the sessions", path.display()))
+    let address = |path: &Path| {
+        let why = || format!("{} does not lie below {}", path.display(), project.dir().display());
+        relative(project.dir(), path).ok_or_else(why)
     };
     let results = at.messages.last().map(|m| placeholders(m, PLACEHOLDER)).unwrap_or_default();
     let origin = ForkOrigin {

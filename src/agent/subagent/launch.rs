@@ -8,6 +8,7 @@ use crate::agent::life::live;
 use crate::agent::limits::count_child;
 use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
 use crate::wire::background::{TaskKind, TaskState, TaskUsage};
+use crate::wire::block::Block;
 use crate::wire::ids::{AgentName, BackgroundId};
 use std::sync::Arc;
 
@@ -58,6 +59,8 @@ pub(in crate::agent) enum First {
     Prompt(String),
     /// The mail that waits.
     Mail,
+    /// The task of a fork.
+    Directive(Block),
 }
 
 /// The run itself.
@@ -79,6 +82,10 @@ async fn work(prepared: Prepared, first: First, control: TaskControl) -> TaskEnd
             TurnInput::Prompt(first_message(&built.agent, &prompt).await)
         }
         First::Mail => TurnInput::Mail,
+        First::Directive(directive) => match built.agent.begin_fork(directive).await {
+            Ok(()) => TurnInput::Continue,
+            Err(error) => return TaskEnd::failed(format!("It could not be started: {error}")),
+        },
     };
     let end = live(&mut built.agent, input, &door, &cancel).await;
     let kept = leave(&built, &end, worktree).await;
@@ -86,7 +93,8 @@ async fn work(prepared: Prepared, first: First, control: TaskControl) -> TaskEnd
         path: tree.path.display().to_string(),
         branch: tree.branch,
     });
-    TaskEnd { worktree: place, ..task_end(&end) }
+    let receipt = built.agent.receipt().and_then(|receipt| serde_json::to_value(receipt).ok());
+    TaskEnd { worktree: place, receipt, ..task_end(&end) }
 }
 
 /// What is told of it.

@@ -119,5 +119,6 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
         run_id: RunId::generate(),
         notes: narrowed.notes,
         worktree,
+        fork: None,
     })
 }

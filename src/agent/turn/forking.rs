@@ -10,9 +10,11 @@ use crate::agent::fork::seed::behind;
 use crate::agent::transcript::{FORK_RECEIPT, NewLine};
 use crate::store::error::StoreError;
 use crate::wire::block::{Block, ChatMessage, ToolUse};
+use crate::wire::event::EventKind;
 use crate::wire::fork::ForkReceipt;
 use crate::wire::ids::LineId;
 use crate::wire::usage::Usage;
+use serde_json::json;
 use std::sync::Arc;
 
 impl Agent {
@@ -68,6 +70,9 @@ impl Agent {
         forked.receipt = Some(receipt.clone());
         let line = NewLine::system(FORK_RECEIPT, receipt.sentence()).with_data(&receipt);
         self.transcript.append(vec![line]).await?;
+        let fields =
+            json!({ "agentId": self.core.context.id, "summary": receipt.sentence(), "receipt": receipt });
+        self.core.runtime.journal.log(&self.core.context, EventKind::Fork, fields).await;
         self.observe(&AgentEvent::ForkReceipt(receipt));
         Ok(())
     }

@@ -78,13 +78,13 @@ impl Lines {
             EventKind::Exit | EventKind::Lost => "teammate_ended",
             EventKind::Notice => "notice",
             EventKind::Limit => "limit",
+            EventKind::Fork => "fork_receipt",
             EventKind::Ready
             | EventKind::Deliver
             | EventKind::Undeliverable
             | EventKind::Refused
             | EventKind::Task
-            | EventKind::Shutdown
-            | EventKind::Fork => return,
+            | EventKind::Shutdown => return,
         };
         let mut line = json!({ "type": "system", "subtype": subtype, "session_id": session, "agent": event.agent,
                                "team": event.team, "incarnation": event.incarnation, "timestamp": event.ts });

@@ -1,7 +1,11 @@
 //! `Agent`: starts another agent: a teammate when it has a name, else a subagent.
 
+use crate::agent::background::Launched;
 use crate::agent::core::AgentCore;
 use crate::agent::definitions::GENERAL_PURPOSE;
+use crate::agent::fork::FORK;
+use crate::agent::fork::rule::Forks;
+use crate::agent::fork::start::{self, ForkRequest};
 use crate::agent::subagent::launch::launch;
 use crate::agent::subagent::{self, SubagentRequest};
 use crate::store::slug;
@@ -19,14 +23,39 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What the tool says of forks.
+fn forks(rule: Forks) -> &'static str {
+    match rule {
+        Forks::Refused(_) => "",
+        Forks::Explicit => {
+            "\n- fork: you once more, with all of this conversation, for one task beside you. Its prompt is only what \
+             to do; it needs no background. Several forks in one message cost little more than one. You are told of \
+             the end as with run_in_background. A fork starts no agents."
+        }
+        Forks::Implicit => {
+            "\n- fork, also when no kind is named: you once more, with all of this conversation, for one task beside \
+             you. Its prompt is only what to do; it needs no background. Several forks in one message cost little \
+             more than one. You are told of the end as with run_in_background. A fork starts no agents."
+        }
+    }
+}
+
 /// What the tool takes from this agent: nothing that it would refuse anyway.
-fn schema(leads: bool, background: bool) -> String {
+fn schema(leads: bool, background: bool, forks: Forks) -> String {
     let text = |what: &str| json!({ "type": "string", "description": what });
     let modes: Vec<&str> = PermissionMode::NAMES.iter().map(|(name, _)| *name).collect();
     let mut properties = json!({
         "description": text("Three to five words for people who look on"),
-        "prompt": text("The whole task: the agent knows nothing of this conversation"),
-        "subagent_type": text("Which kind of agent; general-purpose when left out"),
+        "prompt": text(match forks {
+            Forks::Refused(_) => "The whole task: the agent knows nothing of this conversation",
+            Forks::Explicit | Forks::Implicit => {
+                "The whole task: the agent knows nothing of this conversation, unless it is a fork"
+            }
+        }),
+        "subagent_type": text(match forks {
+            Forks::Implicit => "Which kind of agent; a fork when left out",
+            Forks::Explicit | Forks::Refused(_) => "Which kind of agent; general-purpose when left out",
+        }),
         "model": text("A model or alias instead of the kind's own"),
         "mode": { "type": "string", "enum": modes, "description": "Permission mode, never wider than yours" },
         "cwd": text("Its directory; yours when left out"),
@@ -107,10 +136,11 @@ impl AgentTool {
             );
         }
         description.push_str("Give it everything it needs in the prompt. The kinds:");
-        for definition in core.runtime.definitions.iter() {
+        for definition in core.runtime.definitions.iter().filter(|d| d.name != FORK) {
             let _ = write!(description, "\n- {}: {}", definition.name, definition.description);
         }
-        let schema = schema(supervisor.is_some(), background);
+        description.push_str(forks(core.runtime.forks));
+        let schema = schema(supervisor.is_some(), background, core.runtime.forks);
         let spec = ToolSpec { name: "Agent".to_owned(), description, schema: schema.into() };
         Self { core, supervisor, spec }
     }
@@ -121,6 +151,10 @@ impl AgentTool {
                 "Nothing was started: background work is turned off here by the setting `background`. Leave \
                  run_in_background out; the agent's report is then the result of the call.",
             );
+        }
+        let kind = input.subagent_type.as_deref();
+        if self.core.runtime.forks.takes(kind) && (kind.is_some() || input.name.is_none()) {
+            return self.fork(input, call_id).await;
         }
         match (&self.supervisor, &input.name) {
             (Some(supervisor), Some(_)) => self.start_teammate(supervisor, input, call_id).await,
@@ -177,6 +211,53 @@ impl AgentTool {
         }
     }
 
+    /// Forks the caller's conversation. A fork works beside its parent, whatever the call says.
+    async fn fork(&self, input: Input, call_id: String) -> ToolOutput {
+        if let Forks::Refused(why) = self.core.runtime.forks {
+            return ToolOutput::error(format!("The fork was not started: {why}."));
+        }
+        if input.name.is_some() {
+            return ToolOutput::error("A fork has no name, and nothing was started. Leave the name out.");
+        }
+        let ignored = input.model.map(|model| {
+            format!("the model {model} was not used: a fork goes on with its parent's, whose cache it shares")
+        });
+        let (description, prompt) = (input.description.clone(), input.prompt.clone());
+        let request = ForkRequest {
+            parent: Arc::clone(&self.core),
+            tool_use_id: call_id,
+            description: input.description,
+            directive: input.prompt,
+            mode: input.mode,
+            allowed_tools: input.allowed_tools,
+            cwd: input.cwd.map(|cwd| self.core.context.cwd.join(cwd)),
+        };
+        match start::launch(request).await {
+            Ok(launched) => self.launched(&launched, &description, &prompt, ignored.as_deref()),
+            Err(why) => ToolOutput::error(why),
+        }
+    }
+
+    fn launched(
+        &self,
+        launched: &Launched,
+        description: &str,
+        prompt: &str,
+        note: Option<&str>,
+    ) -> ToolOutput {
+        let text = Async {
+            status: "async_launched",
+            agent_id: launched.id.as_str(),
+            description,
+            prompt,
+            output_file: &launched.output_file.display().to_string(),
+            can_read_output_file: self.core.tool_names().iter().any(|tool| tool == "Read"),
+            queued: launched.queued,
+            note,
+        };
+        ToolOutput::ok(text.text())
+    }
+
     async fn run_subagent(&self, input: Input, call_id: String, context: &ToolContext) -> ToolOutput {
         let definitions = &self.core.runtime.definitions;
         let kind = input.subagent_type.as_deref().unwrap_or(GENERAL_PURPOSE);
@@ -210,18 +291,7 @@ impl AgentTool {
             return subagent::run(request, &context.cancel).await;
         }
         match launch(request).await {
-            Ok(launched) => ToolOutput::ok(
-                Async {
-                    status: "async_launched",
-                    agent_id: launched.id.as_str(),
-                    description: &description,
-                    prompt: &prompt,
-                    output_file: &launched.output_file.display().to_string(),
-                    can_read_output_file: self.core.tool_names().iter().any(|tool| tool == "Read"),
-                    queued: launched.queued,
-                }
-                .text(),
-            ),
+            Ok(launched) => self.launched(&launched, &description, &prompt, None),
             Err(why) => ToolOutput::error(why),
         }
     }
@@ -261,6 +331,9 @@ pub struct Async<'a> {
     pub can_read_output_file: bool,
     /// Whether it waits for a place.
     pub queued: bool,
+    /// What of the call was not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'a str>,
 }
 
 impl Async<'_> {
@@ -277,7 +350,9 @@ impl Tool for AgentTool {
 
     fn access(&self, input: &Value, _: &Path) -> Access {
         let text = |key: &str| input.get(key).and_then(Value::as_str);
-        let kind = text("subagent_type").unwrap_or(GENERAL_PURPOSE);
+        let kind = text("subagent_type");
+        let forks = self.core.runtime.forks.takes(kind) && text("name").is_none();
+        let kind = if forks { FORK } else { kind.unwrap_or(GENERAL_PURPOSE) };
         let who = text("name").unwrap_or(kind);
         let what = text("description").unwrap_or_default();
         Access {
