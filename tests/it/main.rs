@@ -11,6 +11,7 @@ mod crash;
 mod demo;
 mod disk;
 mod doctor;
+mod forks;
 mod headless;
 mod hooks;
 mod input;

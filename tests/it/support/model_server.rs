@@ -28,6 +28,12 @@ use std::time::{Duration, Instant};
 pub struct When {
     prompt: Option<String>,
     input: Option<String>,
+    fork: Option<String>,
+}
+
+/// It is a fork, and its directive holds this text.
+pub fn fork(text: &str) -> When {
+    When { fork: Some(text.to_owned()), ..When::default() }
 }
 
 /// The conversation began with a message that holds this text.
@@ -44,7 +50,10 @@ impl When {
 
     fn fits(&self, request: &Request) -> bool {
         let holds = |wanted: &Option<String>, text: &str| wanted.as_ref().is_none_or(|w| text.contains(w));
-        holds(&self.prompt, &request.prompt()) && holds(&self.input, &request.input())
+        let directive = request.directive().unwrap_or_default();
+        holds(&self.prompt, &request.prompt())
+            && holds(&self.input, &request.input())
+            && self.fork.as_ref().is_none_or(|wanted| directive.contains(wanted))
     }
 }
 
@@ -64,7 +73,8 @@ struct State {
     issued: Issued,
     cache: Cache,
     usage: Vec<(String, Value)>,
-    found: Vec<Found>,
+    /// By the request's number.
+    found: Vec<(u64, Found)>,
     next: u64,
     closing: bool,
 }
@@ -226,7 +236,22 @@ impl ModelServer {
 
     /// What the prompt cache gave each request that was answered, in order.
     pub fn cached(&self) -> Vec<Found> {
-        self.shared.state().found.clone()
+        self.shared.state().found.iter().map(|(_, found)| *found).collect()
+    }
+
+    /// What it gave this one.
+    #[track_caller]
+    pub fn cached_for(&self, request: &Request) -> Found {
+        // The lock is not held where the test may fail.
+        let found = self.shared.state().found.clone();
+        let own = found.iter().find(|(number, _)| *number == request.number);
+        own.unwrap_or_else(|| panic!("request {} was not answered", request.number)).1
+    }
+
+    /// The requests of forks whose directive holds this text.
+    pub fn of_fork(&self, directive: &str) -> Vec<Arc<Request>> {
+        let is_one = |r: &Arc<Request>| r.directive().is_some_and(|text| text.contains(directive));
+        self.requests().into_iter().filter(is_one).collect()
     }
 
     /// Fails unless every scripted reply was given.
@@ -239,6 +264,7 @@ impl ModelServer {
             .filter(|r| !r.always && r.used < r.replies.len())
             .map(|r| format!("{} of {} replies to {:?}", r.used, r.replies.len(), r.when))
             .collect();
+        drop(state);
         assert_eq!(left, Vec::<String>::new());
     }
 

@@ -115,7 +115,7 @@ fn message(out: &mut TcpStream, shared: &Shared, request: &Request, parts: &[Par
     let stream = {
         let mut state = shared.state();
         let found = state.cache.look(&cache::parts(&request.raw));
-        state.found.push(found);
+        state.found.push((request.number, found));
         let mut made = state.next;
         let blocks = reply::blocks(parts, || {
             made += 1;

@@ -22,6 +22,11 @@ impl Request {
         self.body["messages"].as_array().map_or(&[], Vec::as_slice)
     }
 
+    /// The number of cache markers.
+    pub fn markers(&self) -> usize {
+        String::from_utf8_lossy(&self.raw).matches(r#""cache_control":{"#).count()
+    }
+
     /// The text of the first message.
     pub fn prompt(&self) -> String {
         self.messages().first().map(|m| texts(&m["content"]).join("\n")).unwrap_or_default()
@@ -74,6 +79,26 @@ impl Request {
     pub fn mail(&self) -> Vec<Vec<String>> {
         let users = self.messages().iter().skip(1).filter(|m| m["role"] == "user");
         users.map(|m| texts(&m["content"])).filter(|t| !t.is_empty()).collect()
+    }
+
+    /// The directive, when a fork asks.
+    pub fn directive(&self) -> Option<String> {
+        let users = self.messages().iter().filter(|m| m["role"] == "user");
+        users.flat_map(|m| texts(&m["content"])).find(|text| text.starts_with("<fork-boilerplate>"))
+    }
+
+    /// The body without its cache markers, byte for byte.
+    pub fn unmarked(&self) -> String {
+        let text = std::str::from_utf8(&self.raw).expect("UTF-8");
+        text.replace(r#","cache_control":{"type":"ephemeral"}"#, "")
+    }
+
+    /// The same up to a fork's directive.
+    #[track_caller]
+    pub fn shared(&self) -> String {
+        let body = self.unmarked();
+        let end = body.find(r#"{"type":"text","text":"<fork-boilerplate>"#).expect("a fork");
+        body[..end].to_owned()
     }
 
     /// What a pattern with one group finds in the last input.
