@@ -9,6 +9,8 @@
     reason = "a measurement stops at a failure and prints its rows"
 )]
 
+mod forks;
+
 use festoon::store::inbox::Inbox;
 use festoon::store::paths::Paths;
 use festoon::store::roster::Roster;
@@ -169,4 +171,5 @@ fn main() {
     mail_ever_exchanged(exchanged);
     mail_waiting(&[10, 100, 1_000]);
     wake_up();
+    forks::hundred_forks();
 }
