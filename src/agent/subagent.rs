@@ -154,7 +154,8 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
         .map_err(|e| format!("{e}. Name another model or leave it out."))?;
     let id = AgentId::subagent();
     let cwd = child_dir(&parent, request.cwd.clone()).await?;
-    let (worktree, cwd, more) = isolate(&parent, request.isolation.or(definition.isolation), cwd, &id).await?;
+    let (worktree, cwd, more) =
+        isolate(&parent, request.isolation.or(definition.isolation), cwd, &id).await?;
     let context = AgentContext {
         id: id.clone(),
         name: None,

@@ -504,7 +504,8 @@ async fn assemble(
     observers.extend(checked.observers);
     let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     let definitions = Definitions::new(definitions);
-    let runtime = make_runtime(setup, Arc::clone(&kit), definitions, servers.servers, observers, &team, asks)?;
+    let runtime =
+        make_runtime(setup, Arc::clone(&kit), definitions, servers.servers, observers, &team, asks)?;
 
     runtime.kept.add(Arc::new(KeptTeam::new(team.clone())));
     let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, Tell::Nobody));

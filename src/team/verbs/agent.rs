@@ -231,6 +231,7 @@ impl AgentTool {
             mode: input.mode,
             allowed_tools: input.allowed_tools,
             cwd: input.cwd.map(|cwd| self.core.context.cwd.join(cwd)),
+            isolation: input.isolation,
         };
         match start::launch(request).await {
             Ok(launched) => self.launched(&launched, &description, &prompt, ignored.as_deref()),
