@@ -475,7 +475,7 @@ fn listings_show_state_tools_and_what_to_do() {
     let dead = config(&log(&world), &[("FAKE_EXIT", "no licence found")]);
     let servers = json!({ "mcpServers": { "fake": config(&log(&world), &[]), "dead": dead, "typo": {} } });
     let config = servers.to_string();
-    let doctor = world.festoon(["doctor", "--json", "--mcp-config", &config]).run();
+    let doctor = world.festoon(["doctor", "--offline", "--json", "--mcp-config", &config]).run();
     let checks: Vec<Value> = serde_json::from_str(&doctor.code(1).stdout).expect("JSON");
     let mcp: Vec<String> = checks
         .iter()

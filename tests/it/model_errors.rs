@@ -240,11 +240,14 @@ fn an_address_where_no_model_answers_is_said_so() {
 fn a_refusal_and_a_full_context_are_failures() {
     let server = ModelServer::start();
     let world = server.world();
-    for (id, stop) in [("ID:refusal", "refusal"), ("ID:full", "model_context_window_exceeded")] {
+    for (id, stop, kind) in [
+        ("ID:refusal", "refusal", "stopped"),
+        ("ID:full", "model_context_window_exceeded", "context_exceeded"),
+    ] {
         server.on(prompt(id), [[say("I"), Part::Stop(stop)].into()]);
         let done = world.festoon(["-p", id, "--output-format", "json"]).run();
         done.code(1);
-        assert_eq!(done.result()["error"]["kind"], "stopped");
+        assert_eq!(done.result()["error"]["kind"], kind);
     }
 }
 
