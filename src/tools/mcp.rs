@@ -5,9 +5,11 @@
 //! named nowhere else. A server's words (descriptions, results, instructions) are its own: they reach a
 //! model as such, and give no permission.
 
+mod call;
 mod client;
 pub mod config;
 mod content;
+mod failure;
 mod handler;
 pub mod names;
 pub mod pool;

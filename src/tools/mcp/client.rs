@@ -3,28 +3,27 @@
 //! Owns the protocol crate's client. Promises that a connection attempt ends within [`START_DEADLINE`] and a closing within a
 //! few seconds, with nothing of a server's process left.
 
+use super::failure::{Refusal, said, unreachable};
 use super::handler::{Heard, Us};
 use super::schema;
 use super::stdio::{self, Kept};
 use crate::os::command::CommandSpec;
-use crate::tools::context::ProgressSink;
 use crate::wire::mcp::{McpServer, McpTransport};
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::Peer;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ErrorCode, ListToolsRequest,
-    PaginatedRequestParams, ProgressToken, ProtocolVersion, ServerResult, SubscriptionFilter, Tool,
+    ClientRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ServerResult,
+    SubscriptionFilter, Tool,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RequestHandle,
-    RoleClient, RunningServiceCancellationToken, ServiceError,
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient,
+    RunningServiceCancellationToken, ServiceError,
 };
-use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
-use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,15 +40,8 @@ pub const LIST_DEADLINE: Duration = Duration::from_secs(15);
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(8);
 /// How long the end of a process may lag behind the end of its output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a server that gave no answer has for another one.
-const PROBE: Duration = Duration::from_secs(3);
 /// Pages of a list; a server that has more has no end.
 const MAX_PAGES: usize = 1_000;
-/// Characters of what a server or the way to it says of a failure.
-const WORDS: usize = 400;
-/// What a server that is reached and refuses wants.
-const WANTS_TOKEN: &str =
-    "it wants authorization (401); give it a token: \"headers\": {\"Authorization\": \"Bearer ${TOKEN}\"}";
 /// Characters of a tool's description.
 const MAX_DESCRIPTION: usize = 4_000;
 
@@ -100,19 +92,9 @@ pub(super) struct Connection {
 /// What calls need of a connection. It may be closed meanwhile; calls then fail.
 #[derive(Clone)]
 pub(super) struct Link {
-    peer: Peer<RoleClient>,
-    heard: Arc<Heard>,
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) heard: Arc<Heard>,
     kept: Option<Kept>,
-}
-
-/// Why a call has no result.
-pub(super) enum CallError {
-    /// The server refused it.
-    Refused(String),
-    /// The connection ended; how and with which last words.
-    Lost(String),
-    /// The answer made no sense.
-    Odd(String),
 }
 
 impl Connection {
@@ -327,142 +309,6 @@ impl Link {
             schema,
             read_only: tool.annotations.as_ref().and_then(|a| a.read_only_hint) == Some(true),
         }
-    }
-
-    /// Sends a call.
-    pub async fn call(
-        &self,
-        tool: &str,
-        arguments: Map<String, Value>,
-        progress: &Arc<dyn ProgressSink>,
-    ) -> Result<Call, CallError> {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let request = CallToolRequest::new(params);
-        let options = PeerRequestOptions::no_options();
-        let sent = self.peer.send_request_with_option(ClientRequest::CallToolRequest(request), options).await;
-        let Ok(handle) = sent else { return Err(CallError::Lost(self.last_words().await)) };
-        let token = handle.progress_token.clone();
-        self.heard.listen(&token, progress);
-        Ok(Call { handle: Some(handle), token, link: self.clone() })
-    }
-}
-
-/// A call on its way. Dropped unanswered, it is cancelled at the server.
-pub(super) struct Call {
-    handle: Option<RequestHandle<RoleClient>>,
-    token: ProgressToken,
-    link: Link,
-}
-
-impl Call {
-    /// Waits for the result. May be dropped and called again.
-    pub async fn result(&mut self) -> Result<CallToolResult, CallError> {
-        let Some(handle) = &mut self.handle else {
-            return Err(CallError::Odd("the call is over".to_owned()));
-        };
-        let answer = (&mut handle.rx).await;
-        self.handle = None;
-        match answer {
-            Ok(Ok(ServerResult::CallToolResult(result))) => Ok(result),
-            // Results without content are sent as no result at all by some.
-            Ok(Ok(ServerResult::EmptyResult(_))) => Ok(CallToolResult::default()),
-            Ok(Ok(ServerResult::InputRequiredResult(_))) => {
-                Err(CallError::Odd("it asks for input from a person, which is not supported here".to_owned()))
-            }
-            Ok(Ok(_)) => Err(CallError::Odd("its answer is no result of a tool".to_owned())),
-            Ok(Err(ServiceError::McpError(error))) => Err(CallError::Refused(error.message.to_string())),
-            Ok(Err(ServiceError::TransportSend(error))) => Err(CallError::Lost(transport_words(&error))),
-            Ok(Err(_)) | Err(_) => Err(CallError::Lost(self.link.last_words().await)),
-        }
-    }
-
-    /// Tells the server that nobody waits any more.
-    pub async fn cancel(mut self, why: &str) {
-        if let Some(handle) = self.handle.take() {
-            // A connection that is gone needs no word.
-            let _ = timeout(LAST_WORDS, handle.cancel(Some(why.to_owned()))).await;
-        }
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.link.heard.forget(&self.token);
-    }
-}
-
-/// Why there is no connection.
-struct Refusal {
-    why: String,
-    /// It understood us and does not know how we began.
-    knows_no_handshake: bool,
-}
-
-impl Refusal {
-    fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), knows_no_handshake: false }
-    }
-
-    fn of(error: &ClientInitializeError) -> Self {
-        match error {
-            ClientInitializeError::JsonRpcError(error) => {
-                let codes = [ErrorCode::METHOD_NOT_FOUND, ErrorCode::UNSUPPORTED_PROTOCOL_VERSION];
-                Self {
-                    why: format!("it refused the greeting: {}", said(&error.message)),
-                    knows_no_handshake: codes.contains(&error.code),
-                }
-            }
-            ClientInitializeError::TransportError { error, .. } => {
-                let words = transport_words(error);
-                Self::new(if words.contains("HTTP 401") { WANTS_TOKEN.to_owned() } else { words })
-            }
-            ClientInitializeError::ConnectionClosed(_) => Self::new("it closed the connection"),
-            _ => Self::new("its answer to the greeting makes no sense"),
-        }
-    }
-}
-
-/// What went wrong on the way, without addresses (which may hold credentials).
-fn transport_words(error: &DynamicTransportError) -> String {
-    let error: &(dyn Error + 'static) = error.error.as_ref();
-    let words = match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-        Some(StreamableHttpError::Client(error)) => reason(error),
-        Some(StreamableHttpError::AuthRequired(_)) => "HTTP 401".to_owned(),
-        Some(other) => other.to_string(),
-        None => error.to_string(),
-    };
-    let line: Vec<&str> = words.split_whitespace().filter(|word| !word.contains("://")).collect();
-    super::shortened(&super::plain(line.join(" ").trim_end_matches(':')), WORDS)
-}
-
-/// A server's own words about a failure, for people.
-fn said(words: &str) -> String {
-    super::shortened(&super::plain(words), WORDS)
-}
-
-/// Why there was no answer over HTTP. The protocol's client keeps that to itself, so it is tried again.
-async fn unreachable(client: &reqwest::Client, url: &str) -> String {
-    match timeout(PROBE, client.get(url).send()).await {
-        Ok(Ok(answer)) => {
-            format!("it closed the connection (a plain request is answered with {})", answer.status())
-        }
-        Ok(Err(error)) => reason(&error),
-        Err(_) => "it cannot be reached in time".to_owned(),
-    }
-}
-
-/// A failed request in one line: what its causes say, which hold no address.
-fn reason(error: &reqwest::Error) -> String {
-    let mut words = Vec::new();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        words.push(cause.to_string());
-        next = cause.source();
-    }
-    match words.pop() {
-        Some(last) => format!("it cannot be reached: {last}"),
-        None if error.is_timeout() => "it cannot be reached in time".to_owned(),
-        None => "it cannot be reached".to_owned(),
     }
 }
 

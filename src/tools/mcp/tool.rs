@@ -1,6 +1,7 @@
 //! A tool of an MCP server, as a tool of ours.
 
-use super::client::{CallError, Declared, START_DEADLINE};
+use super::call::CallError;
+use super::client::{Declared, START_DEADLINE};
 use super::content;
 use super::server::Lease;
 use crate::tools::context::ToolContext;
