@@ -202,7 +202,7 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
     // What a fork has compacted is its parent's no more.
     let forked = seed.map(Seed::forked).map(|forked| {
         let shared_messages = if compacted { 0 } else { forked.shared_messages };
-        Forked { shared_messages, ..forked }
+        Forked { shared_messages, shares: !compacted, ..forked }
     });
     let mut agent = Agent::new(
         core,

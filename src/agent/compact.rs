@@ -145,6 +145,11 @@ impl Agent {
             Compacted::Done(done) => {
                 self.compact_from = done.post_tokens + self.step();
                 self.observe(&AgentEvent::Compacted(done.clone()));
+                if let Err(error) = self.end_receipt().await {
+                    self.observe(&AgentEvent::Notice(format!(
+                        "the end of a receipt could not be written: {error}"
+                    )));
+                }
             }
             Compacted::Failed(why) => {
                 self.compact_from = before + self.step();

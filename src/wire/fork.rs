@@ -47,6 +47,17 @@ pub struct ForkReceipt {
     pub cache_creation_tokens: u64,
     /// Tokens that were neither.
     pub input_tokens: u64,
+    /// Why the fork shares nothing any more; absent as long as it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<ReceiptEnd>,
+}
+
+/// Why a fork's requests no longer begin as its parent's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReceiptEnd {
+    /// It has compacted its conversation.
+    Compacted,
 }
 
 impl ForkReceipt {
@@ -60,8 +71,14 @@ impl ForkReceipt {
         let total = self.total();
         // Rounded down: a hundred per cent is said only of all.
         let share = (self.cache_read_tokens * 1000).checked_div(total).unwrap_or(0);
+        let end = match self.ended {
+            Some(ReceiptEnd::Compacted) => {
+                "; ended: the fork has compacted its conversation and shares it no more"
+            }
+            None => "",
+        };
         format!(
-            "{}.{} % of {total} input tokens from the cache, {} new; {} bytes shared",
+            "{}.{} % of {total} input tokens from the cache, {} new; {} bytes shared{end}",
             share / 10,
             share % 10,
             total - self.cache_read_tokens,
@@ -77,8 +94,13 @@ mod tests {
     #[test]
     fn a_receipt_has_the_contracts_fields_and_reads_well() {
         let shared = SharedPrefix { shared_bytes: 400_000, prefix_sha256: "ab".to_owned() };
-        let receipt =
-            ForkReceipt { shared, cache_read_tokens: 99_960, cache_creation_tokens: 30, input_tokens: 10 };
+        let receipt = ForkReceipt {
+            shared,
+            cache_read_tokens: 99_960,
+            cache_creation_tokens: 30,
+            input_tokens: 10,
+            ended: None,
+        };
         assert_eq!(
             serde_json::to_value(&receipt).expect("writes"),
             serde_json::json!({ "sharedBytes": 400_000, "prefixSha256": "ab", "cacheReadTokens": 99_960,
@@ -88,6 +110,9 @@ mod tests {
             receipt.sentence(),
             "99.9 % of 100000 input tokens from the cache, 40 new; 400000 bytes shared"
         );
+        let over = ForkReceipt { ended: Some(ReceiptEnd::Compacted), ..receipt.clone() };
+        assert_eq!(serde_json::to_value(&over).expect("writes")["ended"], "compacted");
+        assert!(over.sentence().ends_with("has compacted its conversation and shares it no more"));
         let nothing =
             ForkReceipt { cache_read_tokens: 0, cache_creation_tokens: 0, input_tokens: 0, ..receipt };
         assert!(nothing.sentence().starts_with("0.0 % of 0 "));

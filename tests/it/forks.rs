@@ -126,11 +126,16 @@ fn five_forks_of_a_hundred_thousand_tokens_cost_little_more_than_one() {
 
     // The receipt: on the stream, in the notification, in the transcript, in the log.
     let lines = done.lines();
-    let told: Vec<&Value> = lines.iter().filter(|l| l["subtype"] == "fork_receipt").collect();
+    let shown = |subtype: &str| -> Vec<&Value> { lines.iter().filter(|l| l["subtype"] == subtype).collect() };
+    assert_eq!(shown("fork_receipt").len(), 5);
+    let told = shown("task_notification");
     assert_eq!(told.len(), 5);
     for line in told {
-        let receipt = &line["receipt"];
-        let id = line["agentId"].as_str().expect("an id");
+        let receipt = &line["fork_receipt"];
+        let id = line["task_id"].as_str().expect("an id");
+        let early =
+            shown("fork_receipt").into_iter().find(|l| l["agentId"] == id).expect("a line of its own");
+        assert_eq!(&early["receipt"], receipt);
         let sidechain = sidechain(&world, id);
         let of = |subtype: &str| {
             let found = jsonl(&sidechain).into_iter().find(|l| l["subtype"] == subtype);
@@ -201,6 +206,62 @@ fn the_bytes_are_the_same_after_wake_up_after_resume_and_after_many_calls() {
         check_bytes(&parent, &first, calls);
         check_cache(&server, &parent, &first);
     }
+    world.check_transcripts();
+}
+
+#[test]
+fn a_fork_goes_on_with_its_own_bytes_in_the_same_process_and_in_a_new_one() {
+    let server = ModelServer::start();
+    let world = server.world();
+    world.file("a.txt", "one\n");
+    let read = || call("Read", json!({ "file_path": "a.txt" }));
+    server.on(
+        fork("ID:f."),
+        [
+            [read()].into(),
+            say("Scope: first").into(),
+            [read()].into(),
+            say("Scope: second").into(),
+            say("Scope: third").into(),
+        ],
+    );
+    let go_on = |message: &'static str| {
+        Reply::with(move |request| {
+            let id = request.result("f").0;
+            let id: Value = serde_json::from_str(&id).expect("JSON");
+            [call("SendMessage", json!({ "to": id["agentId"], "message": message }))].into()
+        })
+    };
+    server.on(prompt("ID:lead").input("Scope: first"), [go_on("Once more.")]);
+    server.on(prompt("ID:lead").input("Later."), [go_on("And again.")]);
+    server.on(prompt("ID:lead"), [forks(&["f"]).into()]);
+    server.always(prompt("ID:lead"), say("Fine."));
+    let done = world.festoon(["-p", "--output-format", "json"]).stdin(long("ID:lead", 5_000)).run();
+    done.code(0);
+    let session = done.result()["session_id"].as_str().expect("an id").to_owned();
+    // Its parent compacts nothing and its tools change: the fork goes on with what it was given.
+    world.festoon(["--resume", &session, "-p", "Later.", "--disallowed-tools", "Edit"]).run().code(0);
+    server.all_played();
+
+    let requests = server.of_fork("ID:f.");
+    assert_eq!(requests.len(), 5);
+    for pair in requests.windows(2) {
+        let (before, after) = (pair[0].unmarked(), pair[1].unmarked());
+        assert!(
+            after.starts_with(before.strip_suffix("]}]}").expect("a message")),
+            "request {} does not begin as {}",
+            pair[1].number,
+            pair[0].number
+        );
+        let (sent, found) = (server.cached_for(&pair[0]).total(), server.cached_for(&pair[1]));
+        assert!(found.read * 1000 >= sent * 999, "{found:?} of {sent}");
+    }
+    assert!(requests[4].input().contains("And again."));
+    // Nothing of the parent is copied, and one prefix file serves it.
+    let chain = jsonl(&world.sidechains()[0]);
+    assert!(!chain.iter().any(|l| l.to_string().contains("line for line")), "the history was copied");
+    assert_eq!(chain.iter().filter(|l| l["subtype"] == "fork_origin").count(), 1);
+    assert_eq!(chain.iter().filter(|l| l["subtype"] == "fork_receipt").count(), 1);
     world.check_transcripts();
 }
 

@@ -6,14 +6,16 @@
 
 use super::point::measure;
 use super::seed::Seed;
+use crate::agent::core::AgentCore;
 use crate::agent::prefix_file;
 use crate::agent::restore;
+use crate::agent::runtime::Model;
 use crate::agent::transcript::{FORK_ORIGIN, FORK_RECEIPT};
 use crate::store::error::StoreError;
 use crate::store::transcript;
 use crate::tools::file_cache::FileCache;
 use crate::wire::fork::{ForkOrigin, ForkReceipt};
-use crate::wire::transcript::Line;
+use crate::wire::transcript::{AgentMeta, Line};
 use serde::de::DeserializeOwned;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -72,6 +74,19 @@ pub fn find(sessions: &Path, own: &Path, provider: &str) -> Result<Seed, LostOri
     Ok(seed)
 }
 
+/// The same for a fork that `by` writes to; the error is the end of a sentence for its model.
+pub async fn seed(by: &AgentCore, meta: &AgentMeta, model: &Model) -> Result<Seed, String> {
+    let runtime = &by.runtime;
+    let project = runtime.paths.project(&by.context.session_cwd);
+    let own = project.sidechain(&by.context.session, &meta.agent_id);
+    let (file, provider) = (own.clone(), model.provider.name());
+    let look = move || Ok(find(project.dir(), &file, provider));
+    let found = runtime.disk.run(&own, look).await.map_err(|e| e.to_string())?;
+    found.map_err(|lost| {
+        format!("the fork cannot go on: {lost}. Start another one, or an agent of another kind")
+    })
+}
+
 /// Origin and receipt from the fork's own transcript.
 fn look(own: &Path) -> Result<(ForkOrigin, Option<ForkReceipt>), LostOrigin> {
     let (mut origin, mut receipt, mut has_directive) = (None, None, false);
@@ -79,7 +94,8 @@ fn look(own: &Path) -> Result<(ForkOrigin, Option<ForkReceipt>), LostOrigin> {
         let Ok(line) = line else { return };
         match line.subtype.as_deref() {
             Some(FORK_ORIGIN) => origin = origin.take().or_else(|| data(&line)),
-            Some(FORK_RECEIPT) => receipt = receipt.take().or_else(|| data(&line)),
+            // The last one says whether it has ended.
+            Some(FORK_RECEIPT) => receipt = data(&line).or(receipt.take()),
             _ => has_directive |= line.message.is_some(),
         }
     })?;

@@ -37,6 +37,8 @@ pub struct Forked {
     pub shared: SharedPrefix,
     /// What its first request cost.
     pub receipt: Option<ForkReceipt>,
+    /// Whether its conversation still begins as its parent's.
+    pub shares: bool,
 }
 
 impl Seed {
@@ -53,6 +55,7 @@ impl Seed {
             shared_messages: self.messages.len(),
             shared: self.origin.shared,
             receipt: self.receipt,
+            shares: true,
         }
     }
 

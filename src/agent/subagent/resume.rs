@@ -10,6 +10,7 @@ use crate::agent::background::Launched;
 use crate::agent::context::{AgentContext, Tier};
 use crate::agent::core::AgentCore;
 use crate::agent::definitions::{GENERAL_PURPOSE, query_source};
+use crate::agent::fork::{self, FORK_SOURCE};
 use crate::agent::ports::MailError;
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{slug, transcript};
@@ -53,7 +54,8 @@ where
     // Its inbox was taken away if it never had mail.
     post.mailbox(&prepared.context).await.map_err(|e| e.to_string())?;
     let stored = store.await.map_err(|e| e.to_string())?;
-    let launched = begin(prepared, TaskKind::Subagent, name, First::Mail).await.map_err(|why| {
+    let kind = if prepared.fork.is_some() { TaskKind::Fork } else { TaskKind::Subagent };
+    let launched = begin(prepared, kind, name, First::Mail).await.map_err(|why| {
         format!("{why}. The message is stored: it is delivered when the agent goes on for another one")
     })?;
     Ok(Resumed { stored, launched, notes })
@@ -63,6 +65,7 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
     let runtime = &by.runtime;
     let definitions = &runtime.definitions;
     let definition = match definitions.get(&meta.agent_type).or_else(|| definitions.get(GENERAL_PURPOSE)) {
+        _ if meta.is_fork => fork::start::definition(&by.definition),
         Some(definition) => definition.clone(),
         None => return Err(format!("the kind {:?} is gone", meta.agent_type)),
     };
@@ -70,6 +73,10 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
         notes.push(format!("the kind {:?} is gone, so it goes on as {}", meta.agent_type, definition.name));
     }
     let model = runtime.models.find(&meta.model, &by.model.full).map_err(|e| e.to_string())?;
+    let fork = match meta.is_fork {
+        true => Some(fork::resume::seed(by, &meta, &model).await?),
+        false => None,
+    };
     let (own, wanted) = (Arc::clone(by), PathBuf::from(&meta.cwd));
     let dir = move || Ok(own.permissions.child_dir(Some(&wanted)));
     let (worktree, cwd) = match &meta.worktree_path {
@@ -90,7 +97,10 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
         agent_type: definition.name.clone(),
         tier: Tier::Subagent,
         depth: meta.depth,
-        query_source: query_source(&definition),
+        query_source: match fork {
+            Some(_) => FORK_SOURCE.to_owned(),
+            None => query_source(&definition),
+        },
         task: Some(BackgroundId::of_agent(&meta.agent_id)),
         parent_tool_use_id: meta.tool_use_id.clone(),
         cwd: cwd.clone(),
@@ -119,6 +129,6 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
         run_id: RunId::generate(),
         notes: narrowed.notes,
         worktree,
-        fork: None,
+        fork,
     })
 }

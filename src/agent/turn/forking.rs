@@ -11,7 +11,7 @@ use crate::agent::transcript::{FORK_RECEIPT, NewLine};
 use crate::store::error::StoreError;
 use crate::wire::block::{Block, ChatMessage, ToolUse};
 use crate::wire::event::EventKind;
-use crate::wire::fork::ForkReceipt;
+use crate::wire::fork::{ForkReceipt, ReceiptEnd};
 use crate::wire::ids::LineId;
 use crate::wire::usage::Usage;
 use serde_json::json;
@@ -58,7 +58,7 @@ impl Agent {
 
     /// Writes a fork's receipt when this response is its first.
     pub(super) async fn take_receipt(&mut self, usage: Usage) -> Result<(), StoreError> {
-        let Some(forked) = self.forked.as_mut().filter(|forked| forked.receipt.is_none()) else {
+        let Some(forked) = self.forked.as_mut().filter(|f| f.shares && f.receipt.is_none()) else {
             return Ok(());
         };
         let receipt = ForkReceipt {
@@ -66,8 +66,23 @@ impl Agent {
             cache_read_tokens: usage.cache_read_input_tokens,
             cache_creation_tokens: usage.cache_creation_input_tokens,
             input_tokens: usage.input_tokens,
+            ended: None,
         };
         forked.receipt = Some(receipt.clone());
+        self.write_receipt(receipt).await
+    }
+
+    /// A fork that has compacted its conversation shares it no more: its receipt ends, and says so.
+    pub(in crate::agent) async fn end_receipt(&mut self) -> Result<(), StoreError> {
+        let Some(forked) = self.forked.as_mut().filter(|f| f.shares) else { return Ok(()) };
+        forked.shares = false;
+        let Some(receipt) = &mut forked.receipt else { return Ok(()) };
+        receipt.ended = Some(ReceiptEnd::Compacted);
+        let receipt = receipt.clone();
+        self.write_receipt(receipt).await
+    }
+
+    async fn write_receipt(&self, receipt: ForkReceipt) -> Result<(), StoreError> {
         let line = NewLine::system(FORK_RECEIPT, receipt.sentence()).with_data(&receipt);
         self.transcript.append(vec![line]).await?;
         let fields =
