@@ -12,6 +12,7 @@ mod demo;
 mod disk;
 mod doctor;
 mod forks;
+mod forks_resume;
 mod headless;
 mod hooks;
 mod input;
