@@ -11,6 +11,7 @@ use crate::model::tuning::Tuning;
 use crate::wire::block::{Block, ChatMessage};
 use crate::wire::settings::{Effort, OpenAiWire};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -296,6 +297,30 @@ fn messages_are_encoded_once_and_shared() {
         let shared = of_parent.len() - 1;
         // All but the head, which is small and made anew, and the end.
         assert_eq!(of_parent[1..shared], of_fork[1..shared]);
+    }
+}
+
+/// On wires without markers a cache finds what begins alike: all of two forks but their last words.
+#[test]
+fn forks_begin_alike_up_to_their_directive() {
+    for wire in [OpenAiWire::Chat, OpenAiWire::Responses] {
+        let client = offline(wire);
+        let call =
+            |id: &str| Block::tool_use(id, "Agent", &RawValue::from_string("{}".to_owned()).expect("raw"));
+        let parent = vec![user("go")];
+        let fork = |directive: &str| {
+            let mut all = parent.clone();
+            all.push(ChatMessage::assistant(vec![Block::text("Two at once."), call("a"), call("b")]));
+            let results = ["a", "b"].map(|id| Block::tool_result(id, "later", false));
+            all.push(ChatMessage::user(results.into_iter().chain([Block::text(directive)]).collect()));
+            body(&client, "m", &all)
+        };
+        let (one, two) = (fork("first part"), fork("second part"));
+        let at = one.find("first part").expect("its directive");
+        assert_eq!(one[..at], two[..at]);
+        let own = body(&client, "m", &parent);
+        let own = own.strip_suffix("]}").expect("ends with a message");
+        assert!(one.starts_with(own), "{one}\n{own}");
     }
 }
 
