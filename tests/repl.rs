@@ -450,6 +450,71 @@ async fn leaving_asks_for_living_teammates_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn background_agents_outlive_an_interrupt_and_are_the_persons_to_stop_and_to_bring_back() {
+    let place = Place::new(
+        r#"
+        [[rule]]
+        agent = "general-purpose"
+        contains = "dig deeper"
+        reply = [{ text = "I dug deeper." }]
+        [[rule]]
+        agent = "general-purpose"
+        contains = "once more"
+        reply = [{ gate = "never" }]
+        [[rule]]
+        agent = "general-purpose"
+        reply = [{ gate = "never" }]
+        [[rule]]
+        contains = "begin"
+        reply = [{ tool = "Agent", input = { description = "a dig", prompt = "dig", run_in_background = true } }]
+        [[rule]]
+        contains = "async_launched"
+        reply = [{ text = "It digs." }]
+        [[rule]]
+        contains = "work"
+        reply = [{ text = "I work.\n" }, { gate = "never" }]
+        [[rule]]
+        contains = "stopped by the user"
+        reply = [{ tool = "SendMessage", input = { to = "{{input | match 'a[0-9a-f]{16}'}}", message = "go on" } }]
+        [[rule]]
+        contains = "Not sent"
+        reply = [{ text = "I may not: {{result}}" }]
+        [[rule]]
+        contains = "I dug deeper."
+        reply = [{ text = "Heard of it." }]
+        "#,
+    );
+    let terminal = Terminal::repl(&place, &["begin"], (120, 40), &[]);
+    terminal.shows("It digs.");
+    terminal.shows("· 1 background agent");
+    terminal.line("work");
+    terminal.shows("I work.");
+    terminal.key("Escape");
+    terminal.shows("interrupted");
+    terminal.line("/tasks");
+    let screen = terminal.until("its line", |s| s.contains("working") && s.contains("a dig"));
+    let id = regex::Regex::new("a[0-9a-f]{16}")
+        .expect("a pattern")
+        .find(&screen)
+        .expect("an id")
+        .as_str()
+        .to_owned();
+    terminal.line(&format!("/tasks stop {id}"));
+    terminal.shows(&format!("{id} is stopped; /tasks resume {id} brings it back"));
+    // Its leader's model is told, and may not undo it.
+    terminal.shows(&format!("I may not: Not sent: the user stopped {id}"));
+    terminal.line(&format!("/tasks resume {id} dig deeper"));
+    terminal.shows(&format!("{id} goes on in the background"));
+    terminal.shows("Heard of it.");
+    terminal.line(&format!("@{id} once more"));
+    terminal.until("it goes on again", |s| s.matches("goes on in the background").count() == 2);
+    terminal.line("/quit");
+    terminal.shows("1 background agent is at work and ends with this process");
+    terminal.line("y");
+    terminal.ended(0);
+}
+
+#[test]
 fn a_session_goes_on_where_it_was_and_tells_only_what_is_new() {
     let place = Place::new(
         r#"

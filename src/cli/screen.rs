@@ -12,6 +12,7 @@ use super::out;
 use super::status::{self, AgentStatus};
 use super::text;
 use super::view::{Beside, LineSink, View};
+use crate::agent::background::Background;
 use crate::agent::context::spawn_in;
 use crate::agent::events::Observer;
 use crate::os::terminal::{self, Modes, Size};
@@ -112,7 +113,8 @@ impl Screen {
         });
         let mut tasks = vec![feeding];
         if prepared.live {
-            let watching = watch(session.team.clone(), prepared.draw.clone(), end.clone());
+            let background = session.runtime.background.clone();
+            let watching = watch(session.team.clone(), background, prepared.draw.clone(), end.clone());
             tasks.push(spawn_in(&context, watching));
         }
         Self { draw: prepared.draw, thread: prepared.thread, end, tasks }
@@ -147,14 +149,17 @@ fn can_draw() -> bool {
 }
 
 /// Looks at the agents whenever something changed.
-async fn watch(team: Team, draw: mpsc::Sender<Draw>, end: CancellationToken) {
+async fn watch(team: Team, tasks: Background, draw: mpsc::Sender<Draw>, end: CancellationToken) {
+    let mut states = tasks.changes();
+    let mut progress = tasks.progress();
     let mut runs = team.hub.signal(Topic::Runs);
     let mut roster = team.hub.signal(Topic::Team);
     loop {
         let mut busy = false;
         match status::look(&team).await {
             Ok(agents) => {
-                let here: Vec<_> = agents.into_iter().filter(|a| !a.state.is_over()).collect();
+                let mut here: Vec<_> = agents.into_iter().filter(|a| !a.state.is_over()).collect();
+                here.extend(status::background(&tasks));
                 busy = here.iter().any(AgentStatus::is_busy);
                 if draw.send(Draw::Block(here)).is_err() {
                     return;
@@ -166,6 +171,9 @@ async fn watch(team: Team, draw: mpsc::Sender<Draw>, end: CancellationToken) {
             tokio::select! {
                 () = runs.changed() => {}
                 () = roster.changed() => {}
+                // Both live as long as the session.
+                _ = states.changed() => {}
+                _ = progress.changed() => {}
             }
         };
         tokio::pin!(changed);

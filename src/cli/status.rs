@@ -5,9 +5,11 @@
 
 use super::text::{clean, fit, pad};
 use super::view::style_of;
+use crate::agent::background::{Background, TaskView};
 use crate::store::error::StoreError;
 use crate::store::{clock, run};
 use crate::team::context::Team;
+use crate::wire::background::TaskState;
 use crate::wire::ids::TEAM_LEAD;
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::Member;
@@ -53,6 +55,32 @@ impl AgentStatus {
         }
     }
 
+    /// A background task.
+    pub fn of_task(view: &TaskView) -> Self {
+        let (record, doing) = (&view.record, &view.doing);
+        let what = match (&record.state, &doing.tool) {
+            (TaskState::Queued, _) => format!("queued: {}", record.description),
+            (TaskState::Running, Some(tool)) => tool.clone(),
+            (TaskState::Running, None) => record.description.clone(),
+            (state, _) => format!("{}: {}", state.as_str(), record.description),
+        };
+        Self {
+            name: record.name.as_ref().map_or(record.task_id.as_str(), |name| name.as_str()).to_owned(),
+            color: None,
+            state: match record.state {
+                TaskState::Queued => AgentState::Starting,
+                TaskState::Running if doing.waiting > 0 => AgentState::Waiting,
+                TaskState::Running => AgentState::Working,
+                TaskState::Failed => AgentState::Failed,
+                TaskState::Completed | TaskState::Cancelled => AgentState::Stopped,
+            },
+            since: Some(record.since.clone()),
+            doing: what,
+            tokens: doing.usage.total(),
+            cost: doing.cost,
+        }
+    }
+
     fn of_member(member: &Member, record: Option<&RunRecord>) -> Self {
         let record = record.filter(|r| r.incarnation == member.incarnation);
         let mut status = Self::of(&member.display_name, Some(&member.color), record);
@@ -83,6 +111,12 @@ pub async fn look(team: &Team) -> Result<Vec<AgentStatus>, StoreError> {
     Ok(std::iter::once(AgentStatus::of(TEAM_LEAD, None, record(TEAM_LEAD)))
         .chain(members.map(|m| AgentStatus::of_member(m, record(m.agent_name.as_str()))))
         .collect())
+}
+
+/// What is at work in the background in this process.
+pub fn background(tasks: &Background) -> Vec<AgentStatus> {
+    let at_work = |view: &&TaskView| !view.record.state.is_over();
+    tasks.views().iter().filter(at_work).map(AgentStatus::of_task).collect()
 }
 
 /// The line; `mark` stands before it (a spinner, or nothing).

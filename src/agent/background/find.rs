@@ -69,6 +69,11 @@ impl Background {
         self.table().tasks.get(task).map(|entry| entry.record().root.clone())
     }
 
+    /// Resolves when a task does something else.
+    pub fn progress(&self) -> watch::Receiver<u64> {
+        self.0.parts.progress.changes()
+    }
+
     /// The states of a task of this process, as they come.
     pub fn follow(&self, task: &BackgroundId) -> Option<watch::Receiver<TaskState>> {
         self.table().tasks.get(task).map(|entry| entry.state.subscribe())

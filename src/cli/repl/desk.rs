@@ -11,6 +11,7 @@ use super::editor::Input;
 use super::leave::{By, Leave, Question, Teammates};
 use super::printer::Printer;
 use super::slash::{self, Parsed, Slash};
+use super::tasks::Tasks;
 use crate::agent::core::AgentCore;
 use crate::agent::runtime::Runtime;
 use crate::cli::compose::Session;
@@ -28,7 +29,7 @@ use crate::team::context::Team;
 use crate::team::mailbox::{FileMailbox, Sender};
 use crate::team::supervisor::Supervisor;
 use crate::team::wake::{Signal, Topic};
-use crate::wire::ids::AgentName;
+use crate::wire::ids::{AgentId, AgentName, is_subagent};
 use crate::wire::mail::Draft;
 use crate::wire::run::AgentState;
 use crate::wire::usage::Money;
@@ -91,6 +92,7 @@ pub struct Desk {
     user: FileMailbox,
     /// For what the leader says to its teammates' processes.
     leader: FileMailbox,
+    tasks: Tasks,
     question: Option<Question>,
     interrupted: Option<Instant>,
 }
@@ -99,13 +101,15 @@ impl Desk {
     /// A desk for a session.
     pub fn new(console: Console, signals: mpsc::UnboundedReceiver<Signalled>, session: &Session) -> Self {
         let team = session.team.clone();
+        let core = Arc::clone(session.lead.agent.core());
         Self {
+            tasks: Tasks::new(Arc::clone(&core), console.printer.clone()),
+            core,
             console,
             signals,
             changes: team.hub.signal(Topic::Asks),
             asks: Asks::new(team.clone(), Arc::clone(&session.ask_hooks)),
             runtime: Arc::clone(&session.runtime),
-            core: Arc::clone(session.lead.agent.core()),
             supervisor: session.lead.supervisor.clone(),
             user: FileMailbox::new(team.clone(), AgentName::user(), 1, None),
             leader: FileMailbox::new(team.clone(), AgentName::team_lead(), 1, None),
@@ -193,7 +197,8 @@ impl Desk {
 
     /// Ctrl-D and `/quit`: asks only when somebody would be stopped.
     async fn leave(&mut self) -> Result<Step, CliError> {
-        if self.question.take().is_some() || self.supervisor.living().await.is_empty() {
+        let alone = self.supervisor.living().await.is_empty() && self.runtime.background.all_at_work() == 0;
+        if self.question.take().is_some() || alone {
             return Ok(leave());
         }
         self.ask_to_leave().await
@@ -202,7 +207,7 @@ impl Desk {
     async fn ask_to_leave(&mut self) -> Result<Step, CliError> {
         let living = self.supervisor.living().await;
         let bound = self.team.bound_to_leader(&living).await?;
-        let (question, lines) = Question::ask(&living, &bound);
+        let (question, lines) = Question::ask(&living, &bound, self.runtime.background.all_at_work());
         self.question = Some(question);
         self.console.printer.lines(&lines);
         Ok(Step::Go)
@@ -253,6 +258,9 @@ impl Desk {
     /// Mail from the person, by the same way as all mail. What could not be sent is said, with the text
     /// still in the history.
     async fn mail(&self, to: &AgentName, text: &str) {
+        if is_subagent(to.as_str()) {
+            return self.tasks.write(&AgentId::new(to.as_str()), text, &self.user).await;
+        }
         if let Err(error) = self.user.post(to, Draft::text(text), Sender::Trusted).await {
             self.warn(&error.what);
         }
@@ -268,6 +276,7 @@ impl Desk {
             Slash::Help => printer.lines(&slash::help()),
             Slash::Asks => self.asks.list(&printer),
             Slash::Team => printer.lines(&self.agents().await?),
+            Slash::Tasks => self.tasks.obey(&rest, &self.user).await,
             Slash::Model => {
                 printer
                     .line(format!("{} — another one: festoon --model PROVIDER:NAME", self.core.model.full));
@@ -284,7 +293,8 @@ impl Desk {
     }
 
     async fn agents(&self) -> Result<Vec<String>, CliError> {
-        let agents = status::look(&self.team).await?;
+        let mut agents = status::look(&self.team).await?;
+        agents.extend(status::background(&self.runtime.background));
         let columns = terminal::size().map_or(text::DEFAULT_COLUMNS, |s| s.columns).min(120);
         let names = status::name_columns(&agents);
         Ok(agents.iter().map(|a| status::line(a, ' ', names, columns)).collect())
@@ -324,6 +334,11 @@ impl Desk {
             let working = living.iter().filter(|a| a.state == AgentState::Working).count();
             let noun = if living.len() == 1 { "teammate" } else { "teammates" };
             parts.push(format!("{} {noun}, {working} at work", living.len()));
+        }
+        match self.runtime.background.all_at_work() {
+            0 => {}
+            1 => parts.push("1 background agent".to_owned()),
+            count => parts.push(format!("{count} background agents")),
         }
         let columns = terminal::size().map_or(text::DEFAULT_COLUMNS, |s| s.columns);
         let line = parts.join(" · ");

@@ -36,8 +36,9 @@ pub struct Question {
 }
 
 impl Question {
-    /// The question and its words; `bound` are those of the living that run in this process.
-    pub fn ask(living: &[AgentName], bound: &[AgentName]) -> (Self, Vec<String>) {
+    /// The question and its words; `bound` are those of the living that run in this process, beside so
+    /// many background agents.
+    pub fn ask(living: &[AgentName], bound: &[AgentName], background: usize) -> (Self, Vec<String>) {
         let free: Vec<AgentName> = living.iter().filter(|name| !bound.contains(name)).cloned().collect();
         let mut lines = Vec::new();
         if !free.is_empty() {
@@ -46,6 +47,17 @@ impl Question {
         if !bound.is_empty() {
             lines
                 .push(format!("{} still alive, in this process, and cannot live on without it.", are(bound)));
+        }
+        if background > 0 {
+            lines.push(if background == 1 {
+                "1 background agent is at work and ends with this process; a resumed session can go on with it."
+                    .to_owned()
+            } else {
+                format!(
+                    "{background} background agents are at work and end with this process; a resumed session can go \
+                     on with them."
+                )
+            });
         }
         let choice = match (free.is_empty(), bound.is_empty()) {
             (true, true) => "Leave? y leaves (so does Ctrl-C), n stays".to_owned(),
@@ -90,17 +102,17 @@ mod tests {
     #[test]
     fn only_teammates_in_panes_can_be_kept() {
         let anna = [AgentName::new("anna").expect("a name")];
-        let (here, lines) = Question::ask(&anna, &anna);
+        let (here, lines) = Question::ask(&anna, &anna, 0);
         assert_eq!(lines[0], "anna is still alive, in this process, and cannot live on without it.");
         assert_eq!(
             (here.answer("k"), here.answer("y"), here.answer("n")),
             (None, Some(Some(Teammates::Stop)), Some(None))
         );
-        let (panes, _) = Question::ask(&anna, &[]);
+        let (panes, _) = Question::ask(&anna, &[], 0);
         assert_eq!(panes.answer("k"), Some(Some(Teammates::Keep)));
-        assert_eq!(Question::ask(&[], &[]).0.answer("k"), None);
+        assert_eq!(Question::ask(&[], &[], 0).0.answer("k"), None);
         let both = [anna[0].clone(), AgentName::new("ben").expect("a name")];
-        let (mixed, lines) = Question::ask(&both, &anna);
+        let (mixed, lines) = Question::ask(&both, &anna, 0);
         assert_eq!(mixed.answer("k"), Some(Some(Teammates::Keep)));
         assert_eq!(
             lines,

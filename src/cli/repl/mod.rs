@@ -13,6 +13,7 @@ pub mod printer;
 pub mod render;
 pub mod rewind;
 pub mod slash;
+pub mod tasks;
 pub mod trust;
 
 use super::compose::{LeadPlan, Session, lead};

@@ -15,6 +15,8 @@ pub enum Slash {
     Asks,
     /// One line an agent.
     Team,
+    /// What works in the background.
+    Tasks,
     /// The model.
     Model,
     /// MCP servers.
@@ -41,6 +43,7 @@ impl Slash {
             Self::Help
             | Self::Asks
             | Self::Team
+            | Self::Tasks
             | Self::Model
             | Self::Mcp
             | Self::Mode
@@ -60,6 +63,10 @@ const TABLE: &[(Slash, Entry)] = &[
     (Slash::Help, Entry { name: "/help", help: "this list" }),
     (Slash::Asks, Entry { name: "/asks", help: "what waits for your answer; the first one in full" }),
     (Slash::Team, Entry { name: "/team", help: "every agent: state, what it does, age, tokens, cost" }),
+    (
+        Slash::Tasks,
+        Entry { name: "/tasks", help: "background work; stop ID ends one, resume ID TEXT goes on" },
+    ),
     (Slash::Model, Entry { name: "/model", help: "the model, and how to start with another one" }),
     (Slash::Mcp, Entry { name: "/mcp", help: "MCP servers: state, tools, what to do about errors" }),
     (
