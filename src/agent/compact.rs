@@ -238,6 +238,7 @@ impl Agent {
             summary.trim()
         )));
         let mut parts = kept::todos(&self.core);
+        parts.extend(kept::background(&self.core));
         parts.extend(self.core.runtime.kept.gather(&self.core).await);
         parts.extend(kept::files(&self.core, &self.history).await);
         blocks.extend(parts.iter().map(kept::Kept::block));

@@ -60,6 +60,8 @@ pub enum SessionSource {
     Resume,
     /// It goes on from a summary.
     Compact,
+    /// It is new, in the place of one before it.
+    Clear,
 }
 
 impl SessionSource {
@@ -69,6 +71,7 @@ impl SessionSource {
             Self::Startup => "startup",
             Self::Resume => "resume",
             Self::Compact => "compact",
+            Self::Clear => "clear",
         }
     }
 }
@@ -82,6 +85,8 @@ pub enum SessionEnding {
     Done,
     /// A signal, or a terminal that is gone.
     Signal,
+    /// Another one takes its place.
+    Clear,
 }
 
 impl SessionEnding {
@@ -91,6 +96,7 @@ impl SessionEnding {
             Self::Exit => "exit",
             Self::Done => "done",
             Self::Signal => "signal",
+            Self::Clear => "clear",
         }
     }
 }

@@ -123,6 +123,24 @@ pub fn todos(core: &AgentCore) -> Vec<Kept> {
     vec![Kept { title: "Your list of things to do".to_owned(), text }]
 }
 
+/// What runs in the background for the agent.
+pub fn background(core: &AgentCore) -> Vec<Kept> {
+    let mut text = String::new();
+    for view in core.runtime.background.views() {
+        let record = view.record;
+        if record.launched_by == core.context.id && !record.state.is_over() {
+            let (id, state, what) = (&record.task_id, record.state.as_str(), escape(&record.description));
+            let _ =
+                writeln!(text, "- {id} ({}, {state} since {}): {what}", record.kind.as_str(), record.since);
+        }
+    }
+    if text.is_empty() {
+        return Vec::new();
+    }
+    text.push_str("Each tells you by itself when it ends.");
+    vec![Kept { title: "What runs for you in the background".to_owned(), text }]
+}
+
 /// The files an agent has worked with: their names, and the content of the last few, read now.
 pub async fn files(core: &Arc<AgentCore>, messages: &[ChatMessage]) -> Vec<Kept> {
     let mut all = touched(messages, &core.context.cwd);

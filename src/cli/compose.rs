@@ -24,7 +24,6 @@ use crate::agent::hooks::Hooks;
 use crate::agent::kept::KeptSources;
 use crate::agent::limits::Slots;
 use crate::agent::permissions::Permissions;
-use crate::agent::ports::{Mailbox, PermissionBroker};
 use crate::agent::runtime::{Model, ModelSource, Runtime};
 use crate::agent::tally::Tally;
 use crate::agent::web::SharedWeb;
@@ -184,7 +183,21 @@ pub struct Session {
     /// True when the resumed conversation ends with something the model has not answered.
     pub unanswered: bool,
     backends: BackendRegistry,
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
+    /// Ends with the conversation: `/clear` begins another.
+    pub(super) life: CancellationToken,
+    /// What a main agent of this session is made from.
+    pub(super) origin: Origin,
+    /// Sessions that this process has left by `/clear`; their locks are still its own.
+    pub(super) left: Vec<SessionId>,
+}
+
+/// What a main agent of a session is made from.
+pub(super) struct Origin {
+    full: String,
+    definition: AgentDefinition,
+    rules: Vec<Rule>,
+    asks: AskPolicy,
 }
 
 /// The permission mode in force: flag, settings, else `fallback`.
@@ -508,7 +521,6 @@ async fn assemble(
         make_runtime(setup, Arc::clone(&kit), definitions, servers.servers, observers, &team, asks)?;
 
     runtime.kept.add(Arc::new(KeptTeam::new(team.clone())));
-    let broker: Arc<dyn PermissionBroker> = Arc::new(FileBroker::new(team.clone(), asks, Tell::Nobody));
     let host = Host {
         runtime: Arc::clone(&runtime),
         team: team.clone(),
@@ -516,7 +528,6 @@ async fn assemble(
         asks: AskRoute::Memory,
     };
     let (registry, backend, backend_reason) = backends(setup, &team, &host).await?;
-    let model = runtime.models.find(&full, &full)?;
     let context = lead_context(setup, &team, &id);
     let supervisor = Supervisor::start(
         SupervisorParts {
@@ -541,26 +552,9 @@ async fn assemble(
         kit.lead(supervisor.clone());
     }
     let mailbox = Arc::new(FileMailbox::new(team.clone(), AgentName::team_lead(), 1, None));
-    let port: Arc<dyn Mailbox> = mailbox.clone();
-    let output_dir = project.output_dir(&id);
     let run_id = RunId::generate();
-    let agent_plan = AgentPlan {
-        context: context.clone(),
-        definition,
-        model,
-        permissions: permissions(setup, mode, rules, output_dir),
-        parent_tools: None,
-        always_tools: Vec::new(),
-        mailbox: Some(port),
-        broker,
-        transcript: project.transcript(&id),
-        prefix_file: Some(project.prefix(&id)),
-        run_id: run_id.clone(),
-        prompt_addendum: setup.shared.append_system_prompt.clone(),
-        slot: None,
-        fork: None,
-        max_rounds: setup.shared.max_turns,
-    };
+    let origin = Origin { full: full.clone(), definition, rules, asks };
+    let agent_plan = main_plan(setup, &origin, &runtime, &context, mode, mailbox.clone(), &run_id)?;
     let record = lead_record(&team, &run_id, full.clone())?;
     let reporter = Arc::new(Reporter::new(team.clone(), AgentName::team_lead(), record));
     reporter.set_mode(mode);
@@ -577,8 +571,9 @@ async fn assemble(
     spent::check_before(setup, &before)?;
     reporter.set_state(AgentState::Idle).await?;
     drop(spawn_in(&context, Arc::clone(&reporter).flush(stop.clone())));
-    let ask_hooks = AskHooks::start(team.clone(), Arc::clone(built.agent.core()), stop.clone());
-    let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, asks, &stop);
+    let life = stop.child_token();
+    let ask_hooks = AskHooks::start(team.clone(), Arc::clone(built.agent.core()), life.clone());
+    let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, asks, &life);
     let mut warnings = setup.loaded.warnings.clone();
     warnings.extend(trust::warning(&setup.cwd, &setup.withheld()));
     warnings.extend(servers.errors.into_iter().chain(servers.warnings));
@@ -600,6 +595,41 @@ async fn assemble(
         unanswered,
         backends: registry,
         stop,
+        life,
+        origin,
+        left: Vec::new(),
+    })
+}
+
+/// The main agent of a session.
+pub(super) fn main_plan(
+    setup: &Setup,
+    origin: &Origin,
+    runtime: &Arc<Runtime>,
+    context: &AgentContext,
+    mode: PermissionMode,
+    mailbox: Arc<FileMailbox>,
+    run_id: &RunId,
+) -> Result<AgentPlan, CliError> {
+    let project = setup.paths.project(&setup.cwd);
+    let id = &context.session;
+    let broker = FileBroker::new(mailbox.team().clone(), origin.asks, Tell::Nobody);
+    Ok(AgentPlan {
+        context: context.clone(),
+        definition: origin.definition.clone(),
+        model: runtime.models.find(&origin.full, &origin.full)?,
+        permissions: permissions(setup, mode, origin.rules.clone(), project.output_dir(id)),
+        parent_tools: None,
+        always_tools: Vec::new(),
+        mailbox: Some(mailbox),
+        broker: Arc::new(broker),
+        transcript: project.transcript(id),
+        prefix_file: Some(project.prefix(id)),
+        run_id: run_id.clone(),
+        prompt_addendum: setup.shared.append_system_prompt.clone(),
+        slot: None,
+        fork: None,
+        max_rounds: setup.shared.max_turns,
     })
 }
 
@@ -612,7 +642,7 @@ fn permissions(setup: &Setup, mode: PermissionMode, rules: Vec<Rule>, output_dir
     Permissions::new(mode, rules, setup.cwd.clone(), project, home, closed, resolve(&output_dir))
 }
 
-async fn claim_session(setup: &Setup, id: &SessionId, resumes: bool) -> Result<(), CliError> {
+pub(super) async fn claim_session(setup: &Setup, id: &SessionId, resumes: bool) -> Result<(), CliError> {
     let project = setup.paths.project(&setup.cwd);
     let (paths, session) = (setup.paths.clone(), id.clone());
     let lock = project.session_lock(id);
@@ -663,7 +693,7 @@ fn main_definition(setup: &Setup, definitions: &Definitions) -> Result<AgentDefi
     Ok(definition)
 }
 
-fn lead_context(setup: &Setup, team: &Team, id: &SessionId) -> AgentContext {
+pub(super) fn lead_context(setup: &Setup, team: &Team, id: &SessionId) -> AgentContext {
     AgentContext {
         id: AgentId::member(&AgentName::team_lead(), &team.name),
         name: Some(AgentName::team_lead()),

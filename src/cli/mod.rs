@@ -9,6 +9,7 @@ pub mod ask_group;
 mod background;
 pub mod blueprint;
 pub mod cleanup;
+pub mod clear;
 pub mod commands;
 pub mod compose;
 pub mod environment;

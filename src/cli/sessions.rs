@@ -2,13 +2,18 @@
 
 use super::error::CliError;
 use super::setup::Setup;
+use super::{out, text, words};
 use crate::store::{clock, transcript};
 use crate::wire::ids::SessionId;
+use crate::wire::transcript::LineType;
 use std::fmt::Write as _;
+use std::io::IsTerminal;
 use std::path::Path;
 
 /// Sessions that a list shows.
 const SHOWN: usize = 20;
+/// Columns of what was said first.
+const PROMPT_COLUMNS: usize = 60;
 
 /// Whether a transcript is one of `festoon demo`: nobody means that when they want to go on.
 fn is_demo(transcript: &Path) -> bool {
@@ -50,30 +55,76 @@ pub fn chosen(setup: &Setup, go_on: bool, resume: Option<&str>) -> Result<Option
                 .ok_or_else(|| CliError::usage(here, "start one with festoon, in this directory"));
         }
         Some("") => {
-            let mut list = String::from("which session?");
-            for (id, time) in sessions.iter().take(SHOWN) {
-                let _ = write!(list, "\n  {id}  {}", clock::of(*time));
+            if let Some(chosen) = offered(setup)? {
+                return Ok(Some(chosen));
             }
-            return Err(CliError::usage(
-                list,
-                "festoon --resume ID; festoon log list shows what they were about",
-            ));
+            let mut list = String::from("which session?");
+            for line in listed(setup)? {
+                let _ = write!(list, "\n  {line}");
+            }
+            return Err(CliError::usage(list, "festoon --resume ID"));
         }
         Some(wanted) => wanted,
     };
+    find(setup, wanted).map(Some)
+}
+
+/// The session of this directory whose id begins so.
+pub fn find(setup: &Setup, wanted: &str) -> Result<SessionId, CliError> {
+    let sessions = transcript::sessions(&setup.paths.project(&setup.cwd))?;
     let mut fitting = sessions.iter().filter(|(id, _)| id.as_str().starts_with(wanted));
     match (fitting.next(), fitting.next()) {
-        (Some((id, _)), None) => Ok(Some(id.clone())),
+        (Some((id, _)), None) => Ok(id.clone()),
         (Some(_), Some(_)) => {
             let exact = sessions.iter().find(|(id, _)| id.as_str() == wanted);
             let message = format!("several sessions begin with {wanted}");
-            exact
-                .map(|(id, _)| Some(id.clone()))
-                .ok_or_else(|| CliError::usage(message, "write more of the id"))
+            exact.map(|(id, _)| id.clone()).ok_or_else(|| CliError::usage(message, "write more of the id"))
         }
         (None, _) => Err(CliError::usage(
             format!("there is no session {wanted} of {}", setup.cwd.display()),
             "festoon --resume lists them",
         )),
     }
+}
+
+/// The latest sessions of this directory, a line each: id, age, and what the person said first.
+pub fn listed(setup: &Setup) -> Result<Vec<String>, CliError> {
+    let project = setup.paths.project(&setup.cwd);
+    let sessions = transcript::sessions(&project)?;
+    let line = |(id, time): &(SessionId, std::time::SystemTime)| {
+        let age = words::age(&clock::of(*time));
+        // A file that cannot be read is reported when it is resumed.
+        let said = first_prompt(&project.transcript(id)).unwrap_or_default();
+        format!("{id}  {age:>6}  {}", text::head(&said, PROMPT_COLUMNS))
+    };
+    Ok(sessions.iter().take(SHOWN).map(line).collect())
+}
+
+/// What the person said first in a session: the last text of the first user message, behind its
+/// surroundings.
+fn first_prompt(file: &Path) -> Option<String> {
+    let mut said = None;
+    transcript::read_while(file, |_, line| {
+        let message = line.ok().filter(|line| line.kind == LineType::User).and_then(|line| line.message);
+        said = message.and_then(|m| m.content.iter().rev().find_map(|block| block.0.as_text()));
+        said.is_none()
+    })
+    .ok()?;
+    said
+}
+
+/// Lets the person choose by number; `None` where nobody can, or nobody does.
+fn offered(setup: &Setup) -> Result<Option<SessionId>, CliError> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    let sessions = transcript::sessions(&setup.paths.project(&setup.cwd))?;
+    for (number, line) in listed(setup)?.iter().enumerate() {
+        out::error(format_args!("{:>3}  {line}", number + 1));
+    }
+    out::error("which one? its number, or nothing to leave it");
+    let mut typed = String::new();
+    std::io::stdin().read_line(&mut typed)?;
+    let number = typed.trim().parse::<usize>().ok().filter(|n| (1..=SHOWN).contains(n));
+    Ok(number.and_then(|n| sessions.get(n - 1)).map(|(id, _)| id.clone()))
 }

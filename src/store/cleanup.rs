@@ -5,6 +5,7 @@
 //! a day, whoever starts; a process that dies in the middle leaves the rest to the next one.
 
 use super::asks;
+use super::atomic;
 use super::error::StoreError;
 use super::inbox::Inbox;
 use super::lock::{self, Missing, Patience};
@@ -53,6 +54,7 @@ pub fn clean(paths: &Paths, before: SystemTime) -> Result<Option<Cleaned>, Store
             cleaned.teams += 1;
         } else if let Ok(Some(file)) = Roster::load(&team) {
             in_use.insert(file.known.lead_session_id);
+            in_use.extend(of_members(&team));
         } else {
             // A roster that cannot be read may lead any session.
             return Ok(Some(cleaned));
@@ -69,6 +71,19 @@ pub fn clean(paths: &Paths, before: SystemTime) -> Result<Option<Cleaned>, Store
         }
     }
     Ok(Some(cleaned))
+}
+
+/// The sessions below which the transcripts of a team's members lie: its leader may have begun another
+/// one since.
+fn of_members(team: &TeamPaths) -> Vec<SessionId> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        lead_session_id: SessionId,
+    }
+    let entries = std::fs::read_dir(team.specs_dir()).into_iter().flatten().flatten();
+    let spec = |path: &Path| atomic::read_json::<Spec>(path).ok().flatten();
+    entries.filter_map(|entry| spec(&entry.path())).map(|spec| spec.lead_session_id).collect()
 }
 
 fn is_old(path: &Path, before: SystemTime) -> bool {

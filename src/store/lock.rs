@@ -13,7 +13,8 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Tries that only yield the processor: most holders are done within 100 µs.
@@ -113,8 +114,11 @@ pub(super) fn with_own_lock<T>(
     }
 }
 
-/// Takes a lock that only the end of this process gives back, and writes `note` into the file, for
-/// people. `false` when another process, or this one, holds it.
+/// The locks of [`hold_for_life`], by their path.
+static HELD: Mutex<Vec<(PathBuf, File)>> = Mutex::new(Vec::new());
+
+/// Takes a lock that the end of this process gives back, or [`release`], and writes `note` into the file,
+/// for people. `false` when another process, or this one, holds it.
 pub fn hold_for_life(path: &Path, note: &str) -> Result<bool, StoreError> {
     let begun = Instant::now();
     'open: loop {
@@ -125,7 +129,7 @@ pub fn hold_for_life(path: &Path, note: &str) -> Result<bool, StoreError> {
                     if !still_named(&guard, path)? {
                         continue 'open;
                     }
-                    std::mem::forget(guard); // no unlock: the lock goes with the process
+                    std::mem::forget(guard); // no unlock here
                     break;
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
@@ -139,8 +143,20 @@ pub fn hold_for_life(path: &Path, note: &str) -> Result<bool, StoreError> {
         }
         let file = lock.into_inner();
         let written = file.set_len(0).and_then(|()| file.write_all_at(note.as_bytes(), 0));
-        std::mem::forget(file); // never closed, for the same reason
+        // Not closed, for the same reason.
+        HELD.lock().unwrap_or_else(PoisonError::into_inner).push((path.to_owned(), file));
         return written.map(|()| true).map_err(|e| StoreError::io("write", path, e));
+    }
+}
+
+/// Gives a lock of [`hold_for_life`] back: this process has left what it guards. One that is not held is
+/// fine.
+pub fn release(path: &Path) {
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    while let Some(at) = held.iter().position(|(held, _)| held == path) {
+        let mut lock = RwLock::new(held.swap_remove(at).1);
+        // Taken again through the same open file, which always succeeds, and unlocked by the guard.
+        drop(lock.try_write());
     }
 }
 

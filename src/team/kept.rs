@@ -6,8 +6,9 @@ use crate::agent::kept::{Kept, KeptContext};
 use crate::agent::mail::escape;
 use crate::agent::ports::BoxFuture;
 use crate::store::error::StoreError;
-use crate::store::run;
+use crate::store::{run, tasks};
 use crate::wire::ids::AgentName;
+use crate::wire::task::TaskStatus;
 use crate::wire::team::Member;
 use std::fmt::Write as _;
 
@@ -46,6 +47,27 @@ impl KeptTeam {
         }
         Ok(Some(Kept { title: "Your team".to_owned(), text }))
     }
+
+    /// The tasks that are not done.
+    async fn tasks(&self) -> Result<Option<Kept>, StoreError> {
+        let paths = self.team.paths.clone();
+        let dir = paths.tasks_dir();
+        let (all, _) = self.team.disk.run(&dir, move || tasks::list(&paths)).await?;
+        let mut text = String::new();
+        for task in all.iter().filter(|task| task.status != TaskStatus::Completed) {
+            let _ = write!(text, "- {} ({}", task.id, task.status.as_str());
+            if let Some(owner) = &task.owner {
+                let _ = write!(text, ", {owner}");
+            }
+            let waits = tasks::open_blockers(&all, task);
+            if !waits.is_empty() {
+                let waits: Vec<String> = waits.iter().map(ToString::to_string).collect();
+                let _ = write!(text, ", waits for {}", waits.join(", "));
+            }
+            let _ = writeln!(text, "): {}", escape(&task.subject));
+        }
+        Ok((!text.is_empty()).then(|| Kept { title: "Open tasks of the team".to_owned(), text }))
+    }
 }
 
 fn line(member: &Member, paths: &crate::store::paths::TeamPaths) -> String {
@@ -70,13 +92,14 @@ impl KeptContext for KeptTeam {
     fn kept<'a>(&'a self, agent: &'a AgentCore) -> BoxFuture<'a, Vec<Kept>> {
         Box::pin(async move {
             let Some(me) = &agent.context.name else { return Vec::new() };
-            self.look(me).await.map_or_else(
-                |error| {
-                    tracing::warn!(%error, "the team is missing from what a compaction keeps");
-                    Vec::new()
-                },
-                |kept| kept.into_iter().collect(),
-            )
+            let mut kept = Vec::new();
+            for part in [self.look(me).await, self.tasks().await] {
+                match part {
+                    Ok(part) => kept.extend(part),
+                    Err(error) => tracing::warn!(%error, "the team is missing from what a compaction keeps"),
+                }
+            }
+            kept
         })
     }
 }

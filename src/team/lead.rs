@@ -78,10 +78,38 @@ impl Lead {
         policy: AskPolicy,
         cancel: &CancellationToken,
     ) -> Self {
+        let interrupts = Self::listen(&agent, &mailbox, &supervisor, cancel);
+        Self {
+            agent,
+            mailbox,
+            supervisor,
+            reporter,
+            reporters,
+            interrupts,
+            asks: Arc::default(),
+            held: false,
+            policy,
+        }
+    }
+
+    /// Puts another agent in the place of this one, whose pump has been ended.
+    pub fn renew(&mut self, agent: Agent, cancel: &CancellationToken) {
+        self.interrupts = Self::listen(&agent, &self.mailbox, &self.supervisor, cancel);
+        self.agent = agent;
+        self.held = false;
+    }
+
+    /// Reads the agent's control frames until `cancel`.
+    fn listen(
+        agent: &Agent,
+        mailbox: &Arc<FileMailbox>,
+        supervisor: &Supervisor,
+        cancel: &CancellationToken,
+    ) -> watch::Receiver<u64> {
         let (out, mut controls) = mpsc::unbounded_channel();
         let (interrupt, interrupts) = watch::channel(0);
         let context = Arc::clone(&agent.core().context);
-        let pump = Pump::new(Arc::clone(&mailbox), agent.transcript().clone(), out);
+        let pump = Pump::new(Arc::clone(mailbox), agent.transcript().clone(), out);
         drop(spawn_in(&context, pump.run(cancel.clone())));
         let members = supervisor.clone();
         drop(spawn_in(&context, async move {
@@ -96,17 +124,7 @@ impl Lead {
                 }
             }
         }));
-        Self {
-            agent,
-            mailbox,
-            supervisor,
-            reporter,
-            reporters,
-            interrupts,
-            asks: Arc::default(),
-            held: false,
-            policy,
-        }
+        interrupts
     }
 
     fn team(&self) -> &Team {

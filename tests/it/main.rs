@@ -29,6 +29,7 @@ mod questions;
 mod rewind;
 mod runs;
 mod secrets;
+mod sessions;
 mod shutdown;
 mod signals;
 mod subagents;

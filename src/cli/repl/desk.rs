@@ -73,6 +73,10 @@ pub enum Step {
     Compact(Option<String>),
     /// Go back, or show to where; what was written behind the command.
     Rewind(String),
+    /// Begin a new conversation.
+    Clear,
+    /// Go on with another session, or show them; what was written behind the command.
+    Resume(String),
     /// End the running turn.
     Interrupt,
     /// End the session.
@@ -117,6 +121,20 @@ impl Desk {
             question: None,
             interrupted: None,
         }
+    }
+
+    /// Serves this session from now on.
+    pub fn serve(&mut self, session: &Session) {
+        let team = session.team.clone();
+        self.changes = team.hub.signal(Topic::Asks);
+        self.asks = Asks::new(team.clone(), Arc::clone(&session.ask_hooks));
+        self.runtime = Arc::clone(&session.runtime);
+        self.core = Arc::clone(session.lead.agent.core());
+        self.supervisor = session.lead.supervisor.clone();
+        self.user = FileMailbox::new(team.clone(), AgentName::user(), 1, None);
+        self.leader = FileMailbox::new(team.clone(), AgentName::team_lead(), 1, None);
+        self.team = team;
+        self.question = None;
     }
 
     /// What is shown.
@@ -287,6 +305,8 @@ impl Desk {
             Slash::Cost => printer.lines(&self.cost().await?),
             Slash::Compact => return Ok(Step::Compact(Some(rest).filter(|focus| !focus.is_empty()))),
             Slash::Rewind => return Ok(Step::Rewind(rest)),
+            Slash::Clear => return Ok(Step::Clear),
+            Slash::Resume => return Ok(Step::Resume(rest)),
             Slash::Quit => return self.leave().await,
         }
         Ok(Step::Go)

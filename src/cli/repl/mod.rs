@@ -21,6 +21,7 @@ use super::error::CliError;
 use super::feed;
 use super::headless::{ask_policy, turn_error};
 use super::output::result::worst;
+use super::sessions;
 use super::setup::Setup;
 use super::signals;
 use super::todos;
@@ -33,7 +34,7 @@ use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
 use crate::cli::text;
 use crate::os::guard;
 use crate::os::terminal;
-use crate::store::{self, clock};
+use crate::store::{self, clock, lock};
 use crate::team::lead::Settled;
 use crate::wire::error::ExitKind;
 use crate::wire::event::{Event, EventKind};
@@ -83,27 +84,42 @@ pub async fn run(
     let printer = console.printer.clone();
     let render: Arc<dyn Observer> = Arc::new(Render::new(printer.clone(), setup.shared.verbose));
     let source = if resume.is_some() { SessionSource::Resume } else { SessionSource::Startup };
-    let plan = LeadPlan {
-        model,
+    let plan = |resume| LeadPlan {
+        model: model.clone(),
         title: setup.title(),
         resume,
         asks,
         definitions: setup.roles(),
-        observers: vec![render],
+        observers: vec![Arc::clone(&render)],
         default_mode: PermissionMode::Default,
         rules: Vec::new(),
     };
-    let session = lead(setup, plan).await?;
-    let over = CancellationToken::new();
-    let feeding = follow(&session, since, &printer, &over);
+    let mut session = lead(setup, plan(resume)).await?;
+    let mut over = CancellationToken::new();
+    let mut feeding = follow(&session, since, &printer, &over);
     let mut repl = Repl { desk: Desk::new(console, signals, &session), failures: Vec::new() };
-    repl.greet(&session);
-    let mut session = session;
-    let leave = match repl.begin(&mut session, source).await {
-        Some(leave) => leave,
-        None => repl.until_left(&mut session, prompt).await,
-    };
-    repl.end(setup, session, leave, feeding, &over).await
+    let (mut source, mut prompt) = (source, prompt);
+    loop {
+        repl.greet(&session);
+        let left = match repl.begin(&mut session, source).await {
+            Some(leave) => Left::Process(leave),
+            None => repl.until_left(setup, &mut session, prompt.take()).await,
+        };
+        match left {
+            Left::Process(leave) => return repl.end(setup, session, leave, feeding, &over).await,
+            Left::For(other) => {
+                let own = session.id.clone();
+                repl.end_session(session, SessionEnding::Exit, false, feeding, &over).await;
+                lock::release(&setup.paths.project(&setup.cwd).session_lock(&own));
+                let since = clock::now();
+                session = lead(setup, plan(Some(other))).await?;
+                over = CancellationToken::new();
+                feeding = follow(&session, since, &printer, &over);
+                repl.desk.serve(&session);
+                source = SessionSource::Resume;
+            }
+        }
+    }
 }
 
 /// The setup in a directory that is trusted from now on.
@@ -161,7 +177,7 @@ impl Repl {
     }
 
     /// Turns and waiting, in turn.
-    async fn until_left(&mut self, session: &mut Session, prompt: Option<String>) -> Leave {
+    async fn until_left(&mut self, setup: &Setup, session: &mut Session, prompt: Option<String>) -> Left {
         let mut next = match prompt {
             Some(text) => Some(TurnInput::Said(text)),
             // What a dead process left unanswered is answered first.
@@ -173,7 +189,7 @@ impl Repl {
                 let leave = self.turn(session, input).await;
                 self.desk.set_lead(Lead::Idle);
                 if let Some(leave) = leave {
-                    return leave;
+                    return Left::Process(leave);
                 }
                 continue;
             }
@@ -181,7 +197,7 @@ impl Repl {
                 Waited::Turn(input) => next = Some(input),
                 Waited::Compact(focus) => {
                     if let Some(leave) = self.compact(session, focus.as_deref()).await {
-                        return leave;
+                        return Left::Process(leave);
                     }
                 }
                 Waited::Rewind(rest) => {
@@ -189,7 +205,17 @@ impl Repl {
                         self.failed(&error);
                     }
                 }
-                Waited::Leave(leave) => return leave,
+                Waited::Clear => {
+                    if let Some(leave) = self.clear(setup, session).await {
+                        return Left::Process(leave);
+                    }
+                }
+                Waited::Resume(rest) => {
+                    if let Some(other) = self.other(setup, session, &rest).await {
+                        return Left::For(other);
+                    }
+                }
+                Waited::Leave(leave) => return Left::Process(leave),
             }
         }
     }
@@ -273,7 +299,14 @@ impl Repl {
                             cancel.cancel();
                             leave = Some(how);
                         }
-                        Ok(Step::Go | Step::Turn(_) | Step::Compact(_) | Step::Rewind(_)) => {}
+                        Ok(
+                            Step::Go
+                            | Step::Turn(_)
+                            | Step::Compact(_)
+                            | Step::Rewind(_)
+                            | Step::Clear
+                            | Step::Resume(_),
+                        ) => {}
                         Err(error) => self.desk.fail(&error),
                     }
                 }
@@ -342,10 +375,88 @@ impl Repl {
                 Ok(Step::Leave(leave)) => return Waited::Leave(leave),
                 Ok(Step::Compact(focus)) => return Waited::Compact(focus),
                 Ok(Step::Rewind(rest)) => return Waited::Rewind(rest),
+                Ok(Step::Clear) => return Waited::Clear,
+                Ok(Step::Resume(rest)) => return Waited::Resume(rest),
                 Ok(Step::Go | Step::Interrupt) => {}
                 Err(error) => self.desk.fail(&error),
             }
         }
+    }
+
+    /// Ends a session in order, with its feed.
+    async fn end_session(
+        &mut self,
+        session: Session,
+        ending: SessionEnding,
+        keep: bool,
+        feeding: tokio::task::JoinHandle<()>,
+        over: &CancellationToken,
+    ) {
+        let last = CancellationToken::new();
+        // Whatever the person types now, they are leaving.
+        let _ = self.meanwhile(session.lead.agent.session_ends(ending, &last), &last).await;
+        let leader = session.team.paths.leader_lock();
+        let troubles = session.finish(keep).await;
+        lock::release(&leader);
+        over.cancel();
+        // A feed that panicked has said so.
+        let _ = feeding.await;
+        troubles.iter().for_each(|trouble| self.desk.warn(trouble));
+    }
+
+    /// A new conversation in the place of this one.
+    async fn clear(&mut self, setup: &Setup, session: &mut Session) -> Option<Leave> {
+        let cancel = CancellationToken::new();
+        self.desk.set_lead(Lead::Working);
+        let (cleared, leave) = self.meanwhile(session.clear(setup, &cancel), &cancel).await;
+        self.desk.set_lead(Lead::Idle);
+        match cleared {
+            Ok(cleared) => {
+                self.desk.serve(session);
+                self.desk.say(&format!("a new conversation; the old one: /resume {}", cleared.before));
+                self.desk.say(&match cleared.waiting {
+                    0 => "no mail was waiting".to_owned(),
+                    1 => "the message that waits is kept for it".to_owned(),
+                    n => format!("the {n} messages that wait are kept for it"),
+                });
+                cleared.notices.iter().for_each(|notice| self.desk.warn(notice));
+            }
+            Err(error) => self.failed(&error),
+        }
+        leave
+    }
+
+    /// Which session to go on with, when one is named and nothing of this one would be lost by it.
+    async fn other(&mut self, setup: &Setup, session: &Session, rest: &str) -> Option<SessionId> {
+        let wanted = if rest.is_empty() {
+            sessions::listed(setup).map(|lines| {
+                self.desk.printer().lines(&lines);
+                None
+            })
+        } else {
+            sessions::find(setup, rest).map(Some)
+        };
+        let wanted = match wanted {
+            Ok(wanted) => wanted?,
+            Err(error) => {
+                self.failed(&error);
+                return None;
+            }
+        };
+        let lock_file = setup.paths.project(&setup.cwd).session_lock(&wanted);
+        if wanted == session.id {
+            self.desk.warn("this is that session");
+        } else if lock::is_held(&lock_file).unwrap_or(false) && !session.has_left(&wanted) {
+            self.desk.warn(&format!("the session {wanted} is open in another process"));
+        } else if !session.lead.supervisor.living().await.is_empty()
+            || session.runtime.background.all_at_work() > 0
+        {
+            self.desk.warn("teammates or background work are still alive, and would be stopped: end them, or leave with /quit");
+        } else {
+            lock::release(&lock_file);
+            return Some(wanted);
+        }
+        None
     }
 
     /// Ends in order: teammates, session, feed, terminal.
@@ -357,10 +468,7 @@ impl Repl {
         feeding: tokio::task::JoinHandle<()>,
         over: &CancellationToken,
     ) -> Result<Option<ExitKind>, CliError> {
-        let last = CancellationToken::new();
         let ending = if leave.by == By::Signal { SessionEnding::Signal } else { SessionEnding::Exit };
-        // Whatever the person types now, they are leaving.
-        let _ = self.meanwhile(session.lead.agent.session_ends(ending, &last), &last).await;
         let denied = session.runtime.tally.denials().iter().any(|d| d.nobody_to_ask);
         let keep = leave.teammates == Teammates::Keep || setup.shared.keep_team;
         if !keep && !session.lead.supervisor.living().await.is_empty() {
@@ -368,11 +476,7 @@ impl Repl {
         }
         let again = format!("go on later with: festoon --resume {}", session.id);
         let spoke = !session.lead.agent.is_fresh();
-        let troubles = session.finish(keep).await;
-        over.cancel();
-        // A feed that panicked has said so.
-        let _ = feeding.await;
-        troubles.iter().for_each(|trouble| self.desk.warn(trouble));
+        self.end_session(session, ending, keep, feeding, over).await;
         let kind = self.desk.kind();
         if spoke && kind != Kind::Piped {
             self.desk.say(&again);
@@ -391,5 +495,15 @@ enum Waited {
     Turn(TurnInput),
     Compact(Option<String>),
     Rewind(String),
+    Clear,
+    Resume(String),
     Leave(Leave),
+}
+
+/// What a session is left for.
+enum Left {
+    /// The end of the process.
+    Process(Leave),
+    /// Another session.
+    For(SessionId),
 }

@@ -31,6 +31,10 @@ pub enum Slash {
     Compact,
     /// Go back to before a turn.
     Rewind,
+    /// Begin a new conversation.
+    Clear,
+    /// Go on with another session.
+    Resume,
     /// Leave.
     Quit,
 }
@@ -39,7 +43,7 @@ impl Slash {
     /// Whether it is for a time at which the main agent does not work.
     pub fn needs_rest(self) -> bool {
         match self {
-            Self::Compact | Self::Rewind => true,
+            Self::Compact | Self::Rewind | Self::Clear | Self::Resume => true,
             Self::Help
             | Self::Asks
             | Self::Team
@@ -86,6 +90,11 @@ const TABLE: &[(Slash, Entry)] = &[
         Slash::Rewind,
         Entry { name: "/rewind", help: "goes back to before a turn: its files, what was said, or both" },
     ),
+    (Slash::Clear, Entry { name: "/clear", help: "a new conversation; team, mail and background work stay" }),
+    (
+        Slash::Resume,
+        Entry { name: "/resume", help: "the sessions of this directory; /resume ID goes on with one" },
+    ),
     (Slash::Quit, Entry { name: "/quit", help: "leave (also Ctrl-D)" }),
 ];
 
@@ -129,7 +138,6 @@ pub fn help() -> Vec<String> {
             "  …\\           a backslash at the end: the text goes on in the next line",
             "  Esc          interrupts the agent; Ctrl-C too, and twice asks to leave",
             "What you type while the agent works is delivered before its next step.",
-            "A new conversation needs a new session: leave and start festoon again.",
         ]
         .map(str::to_owned),
     );
