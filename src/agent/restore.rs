@@ -89,9 +89,19 @@ fn load_while(
     let mut restored = Restored { beginning, ..Restored::default() };
     let targets = rewind_targets(path)?;
     let mut announced = None;
+    let mut skipped = false;
     let found = transcript::read_while(path, |number, line| match line {
         Ok(line) => {
             let more = goes_on(&line.uuid);
+            // Behind a line that was skipped this is no news.
+            if !std::mem::take(&mut skipped)
+                && restored.last_line.is_some()
+                && line.parent_uuid != restored.last_line
+            {
+                let parent = line.parent_uuid.as_ref().map_or("none", LineId::as_str);
+                let what = format!("follows on a line that is not there ({parent}); taken in its place");
+                restored.notices.push(format!("{}:{number}: {what}", path.display()));
+            }
             if targets.contains(&line.uuid) {
                 restored.past.insert(line.uuid.clone(), Past::of(&restored));
             }
@@ -99,6 +109,7 @@ fn load_while(
             more
         }
         Err(error) => {
+            skipped = true;
             restored.notices.push(format!("{}:{number}: skipped: {error}", path.display()));
             true
         }

@@ -156,6 +156,8 @@ pub struct Agent {
     pub(super) filled: u64,
     /// Below so many tokens no compaction is tried again.
     pub(super) compact_from: u64,
+    /// Results in the history that the transcript does not have yet.
+    owed: Option<ChatMessage>,
 }
 
 /// What one round led to.
@@ -210,6 +212,7 @@ impl Agent {
             forked,
             filled,
             compact_from: 0,
+            owed: None,
         };
         agent.set_filled(filled);
         agent
@@ -295,6 +298,10 @@ impl Agent {
         cancel: &CancellationToken,
         end: &mut TurnEnd,
     ) -> Result<TurnStatus, TurnError> {
+        if let Some(owed) = &self.owed {
+            self.transcript.append(vec![NewLine::message(owed, None)]).await?;
+            self.owed = None;
+        }
         let goes_on = matches!(input, TurnInput::Continue);
         let blocks = match input {
             TurnInput::Prompt(blocks) => Some(blocks),
@@ -441,8 +448,11 @@ impl Agent {
         drop(open);
         if let Err(error) = self.record(results.clone(), None).await {
             // The calls have run: without their results the history would be refused from here on. On
-            // disk they are missing, and a later run is told that their effects are unknown.
-            Arc::make_mut(&mut self.history).push(results);
+            // disk they are missing until the next turn begins; a run that starts before is told that
+            // their effects are unknown.
+            self.set_filled(self.filled + context_size::of_message(&results));
+            Arc::make_mut(&mut self.history).push(results.clone());
+            self.owed = Some(results);
             return Err(error.into());
         }
         self.book_side_requests().await?;

@@ -10,6 +10,7 @@
 )]
 
 mod forks;
+mod session;
 
 use festoon::store::inbox::Inbox;
 use festoon::store::paths::Paths;
@@ -171,5 +172,6 @@ fn main() {
     mail_ever_exchanged(exchanged);
     mail_waiting(&[10, 100, 1_000]);
     wake_up();
+    session::session();
     forks::hundred_forks();
 }

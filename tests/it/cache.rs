@@ -37,6 +37,57 @@ fn thirty_rounds_read_what_they_repeat_from_the_cache() {
     assert!(share(&found) >= 990, "{} of a thousand: {found:#?}", share(&found));
 }
 
+/// Every request reads what the one before it had.
+#[track_caller]
+fn each_reads_the_one_before(requests: &[Found]) {
+    for (i, pair) in requests.windows(2).enumerate() {
+        let (before, now) = (pair[0].total(), pair[1].read);
+        assert!(now * 100 >= before * 99, "request {}: {now} of {before}: {requests:#?}", i + 2);
+    }
+}
+
+#[test]
+fn fifty_rounds_with_images_over_a_restart_and_a_compaction_read_what_they_repeat() {
+    const SESSION: &str = "e0c9f6f0-1111-4222-8333-444455556666";
+    let server = ModelServer::start();
+    let world = server.world();
+    world.file("a.txt", &"some line of text\n".repeat(50));
+    // An image that is one: the smallest PNG, and bytes behind it that nobody looks at.
+    let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0".to_vec();
+    png.extend(std::iter::repeat_n(7, 30_000));
+    std::fs::write(world.project.join("a.png"), png).expect("image");
+    let round = |n: usize| -> Reply {
+        let name = if n % 5 == 4 { "a.png" } else { "a.txt" };
+        [think(&format!("round {n}")), say("On."), call("Read", json!({ "file_path": name }))].into()
+    };
+    server.on(prompt("ID:lead").input("Write the summary"), [say("ID:lead SUMMARY").into()]);
+    server.on(
+        prompt("ID:lead"),
+        (0..25)
+            .map(round)
+            .chain([say("Half.").into()])
+            .chain((25..50).map(round))
+            .chain([say("Done.").into()]),
+    );
+    world.festoon(["-p", "ID:lead", "--session-id", SESSION]).run().code(0);
+    world.festoon(["-p", "go on", "--resume", SESSION]).run().code(0);
+    let found = server.cached();
+    assert_eq!(found.len(), 52);
+    each_reads_the_one_before(&found);
+    assert!(share(&found) >= 990, "{} of a thousand", share(&found));
+
+    // After a compaction: its summary reads all there was, and what follows reads what it repeats.
+    server.on(prompt("ID:lead"), (0..8).map(round).chain([say("Again.").into()]));
+    let lines = "/compact\ngo on\n";
+    world.festoon(["--resume", SESSION]).stdin(lines).run().code(0);
+    server.all_played();
+    let found = server.cached();
+    let summary = found[52];
+    assert!(summary.read * 100 >= found[51].total() * 99, "{summary:?} after {:?}", found[51]);
+    assert!(found[53].total() < summary.total(), "{:?} after {summary:?}", found[53]);
+    each_reads_the_one_before(&found[53..]);
+}
+
 #[test]
 fn mail_in_between_costs_nothing_of_the_cache() {
     let server = ModelServer::start();

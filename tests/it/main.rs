@@ -5,6 +5,7 @@
 mod asks;
 mod background;
 mod blueprint;
+mod bytes;
 mod cache;
 mod compaction;
 mod crash;
