@@ -69,8 +69,12 @@ impl Tool for NotebookEdit {
             Some("delete") => format!("Delete {cell} of"),
             _ => format!("Replace {cell} of"),
         };
-        let lines = text("new_source").unwrap_or_default().lines().count();
-        let summary = format!("{what} {} ({lines} lines)", path::shown(&path, cwd));
+        let size = match text("new_source").unwrap_or_default().lines().count() {
+            0 => String::new(),
+            1 => " (1 line)".to_owned(),
+            lines => format!(" ({lines} lines)"),
+        };
+        let summary = format!("{what} {}{size}", path::shown(&path, cwd));
         Access { tool: SPEC.name.clone(), target: Target::Edit(vec![path]), summary }
     }
 

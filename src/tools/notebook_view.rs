@@ -93,9 +93,10 @@ pub(super) fn view(
         )));
     }
     let mut page = Page::default();
+    let cells = if all == 1 { "cell" } else { "cells" };
     let language =
         if notebook.language.is_empty() { String::new() } else { format!(", {}", notebook.language) };
-    page.line(&format!("[{}: a notebook of {all} cells{language}]", path.display()));
+    page.line(&format!("[{}: a notebook of {all} {cells}{language}]", path.display()));
     let last = all.min((first - 1).saturating_add(limit));
     let mut next = first - 1;
     // The first one in any case: its source has room.

@@ -131,6 +131,22 @@ fn a_long_page_is_read_by_the_fast_model_and_paid_for() {
 }
 
 #[test]
+fn a_budget_that_is_used_up_holds_for_the_reader_too() {
+    let (server, pages) = (ModelServer::start(), Pages::start());
+    let world = server.world();
+    let input = json!({ "url": pages.url("/long"), "prompt": "what?" });
+    server.on(prompt("ID:poor"), [call_as("f", "WebFetch", input).into()]);
+    let done = world.festoon(["-p", "ID:poor", "--max-tokens-total", "1"]).args(ALLOWED).run();
+    done.code(3);
+    assert_eq!(server.of("<web-page url=").len(), 0);
+    let text = serde_json::to_string(&world.transcript()).expect("JSON");
+    assert!(
+        text.contains("[no small model has read the page: the session's budget of 1 tokens is used up"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_search_is_one_request_that_may_be_paused() {
     let server = ModelServer::start();
     let world = server.world();

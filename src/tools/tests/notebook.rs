@@ -115,7 +115,7 @@ async fn images_and_errors_of_outputs_are_shown() {
     assert_eq!(blocks.len(), 3);
     assert_eq!(
         blocks[0].as_text().expect("text"),
-        format!("[{}: a notebook of 1 cells]\n\n[cell cell-0 — code]\nplot()\n[image]", path.display())
+        format!("[{}: a notebook of 1 cell]\n\n[cell cell-0 — code]\nplot()\n[image]", path.display())
     );
     assert_eq!(parsed(&blocks[1]), parsed(&image.expect("a block")));
     assert_eq!(
@@ -219,7 +219,7 @@ async fn cells_are_inserted_and_deleted() {
     assert!(content(&place, "a.ipynb").starts_with("{\n \"cells\": [],\n \"metadata\""));
     place.ok(&NotebookEdit, insert(None, "raw")).await;
     let shown = read(&place, "a.ipynb").await;
-    assert!(shown.contains("a notebook of 1 cells") && shown.ends_with("— raw]\nnew"), "{shown}");
+    assert!(shown.contains("a notebook of 1 cell") && shown.ends_with("— raw]\nnew"), "{shown}");
 }
 
 #[tokio::test]
