@@ -163,7 +163,7 @@ fn users(file: &LedgerFile, show: impl Fn(&Used) -> String) -> String {
     if others.usage.total() > 0 {
         let _ = write!(text, ", others {}", show(&others));
     }
-    if text.is_empty() { "by earlier runs".to_owned() } else { text }
+    if text.is_empty() { "by nobody yet".to_owned() } else { text }
 }
 
 fn dollars_of(amount: f64) -> String {

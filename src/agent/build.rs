@@ -5,7 +5,7 @@
 use super::context::{AgentContext, Tier};
 use super::context_size;
 use super::core::AgentCore;
-use super::definitions::GENERAL_PURPOSE;
+use super::definitions::{COORDINATOR, GENERAL_PURPOSE};
 use super::events::AgentEvent;
 use super::fork::point::ForkPoint;
 use super::fork::seed::{Forked, Seed};
@@ -34,7 +34,7 @@ use crate::wire::ids::RunId;
 use crate::wire::usage::{Money, Usage};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 /// The result of a call that was under way when its process ended.
 const INTERRUPTED: &str = "The call was interrupted: the process that ran it has ended. Whether and how far it \
@@ -122,6 +122,7 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         context_filled: AtomicU64::new(0),
         runtime: Arc::clone(runtime),
         tool_names: RwLock::new(Arc::from([])),
+        given_up: OnceLock::new(),
     });
     let mut notices = Vec::new();
     let parents = seed.as_ref().map(|seed| seed.tool_names.as_slice()).or(plan.parent_tools.as_deref());
@@ -234,6 +235,9 @@ async fn freeze(
     notices: &mut Vec<String>,
 ) -> Result<PromptPrefix, BuildError> {
     let mut system = core.definition.system_prompt.trim().to_owned();
+    if core.definition.name == COORDINATOR {
+        system = system.replace("{worker_tools}", &core.child_tool_names().join(", "));
+    }
     if let Some(addendum) = addendum {
         system.push_str("\n\n");
         system.push_str(addendum.trim());
@@ -284,6 +288,9 @@ fn choose_tools(
         all.into_iter().filter(|t| may(&t.spec().name) && web::offers(core, &**t)).collect();
     offered.extend(servers.tools(parent));
     let definition = &core.definition;
+    if definition.name == COORDINATOR {
+        core.set_given_up(offered.iter().map(|tool| tool.spec().name.clone()).collect());
+    }
     let choice = with_always(&definition.tools, always);
     let chosen = ToolSet::new(offered).select(&choice, &definition.disallowed_tools);
     let (tools, removed) =

@@ -12,7 +12,7 @@ use crate::tools::file_cache::FileCache;
 use crate::tools::shells::Shells;
 use crate::wire::definition::AgentDefinition;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// The part of an agent that its tools and its observers share.
 pub struct AgentCore {
@@ -43,6 +43,7 @@ pub struct AgentCore {
     /// All that agents of this process share.
     pub runtime: Arc<Runtime>,
     pub(super) tool_names: RwLock<Arc<[String]>>,
+    pub(super) given_up: OnceLock<Vec<String>>,
 }
 
 impl std::fmt::Debug for AgentCore {
@@ -62,6 +63,19 @@ impl AgentCore {
     /// The names of its tools: what a child may have.
     pub fn tool_names(&self) -> Arc<[String]> {
         Arc::clone(&self.tool_names.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The names of the tools that a child may have at most: its own, and those it gave up only to have
+    /// others do the work.
+    pub fn child_tool_names(&self) -> Arc<[String]> {
+        let given_up = self.given_up.get().map_or(&[][..], Vec::as_slice);
+        if given_up.is_empty() { self.tool_names() } else { given_up.into() }
+    }
+
+    /// What it could have had, of one whose restrictions are not its children's.
+    pub(super) fn set_given_up(&self, names: Vec<String>) {
+        // Set once, when it is built.
+        let _ = self.given_up.set(names);
     }
 
     /// From now on it has these.

@@ -5,6 +5,8 @@ use crate::wire::hooks::HookSettings;
 
 /// What the main agent runs.
 pub const MAIN: &str = "main";
+/// What the main agent runs in coordinator mode.
+pub const COORDINATOR: &str = "coordinator";
 /// What a missing `subagent_type` means.
 pub const GENERAL_PURPOSE: &str = "general-purpose";
 /// The read-only searcher.
@@ -76,6 +78,19 @@ pub fn main_agent() -> AgentDefinition {
         omit_instructions: false,
         hooks: HookSettings::default(),
         system_prompt: include_str!("prompts/main.md").to_owned(),
+    }
+}
+
+/// The definition of a main agent that only plans and delegates; what its workers have is put into its
+/// prompt when it is built.
+pub fn coordinator() -> AgentDefinition {
+    let tools =
+        ["Agent", "SendMessage", "TaskOutput", "TaskStop", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"];
+    AgentDefinition {
+        name: COORDINATOR.to_owned(),
+        tools: ToolChoice::List(tools.map(str::to_owned).to_vec()),
+        system_prompt: include_str!("prompts/coordinator.md").to_owned(),
+        ..main_agent()
     }
 }
 

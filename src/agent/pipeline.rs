@@ -251,7 +251,12 @@ async fn asked(
             Ok(Granted { note, input: updated_input })
         }
         Answer::Decided { decision: Decision::Deny, note, by, .. } => {
-            let words = note.map(|n| format!(" They say: {n}")).unwrap_or_default();
+            let words = note
+                .map(|n| {
+                    let stop = if n.trim_end().ends_with(['.', '!', '?']) { "" } else { "." };
+                    format!(" They say: {}{stop}", n.trim())
+                })
+                .unwrap_or_default();
             deny(core, call, input, &format!("denied by {by}"), false);
             Err(ToolOutput::error(format!(
                 "The call was denied by {by}.{words} Do not try to reach the same by another way."

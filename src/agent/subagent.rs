@@ -17,7 +17,7 @@ use super::pipeline::CANCELLED;
 use super::runtime::{Model, Runtime};
 use super::transcript::{NewLine, RUN_ENDED};
 use super::turn::{TurnEnd, TurnInput, TurnStatus};
-use super::worktree::{Ending, Worktree};
+use super::worktree::{Ending, Worktree, WorktreeLease};
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{clock, transcript};
 use crate::tools::tool::ToolOutput;
@@ -82,7 +82,7 @@ pub(super) struct Prepared {
     pub(super) meta: AgentMeta,
     pub(super) run_id: RunId,
     pub(super) notes: Vec<String>,
-    pub(super) worktree: Option<Worktree>,
+    pub(super) worktree: Option<WorktreeLease>,
     /// Of a fork: what it goes on from.
     pub(super) fork: Option<Seed>,
 }
@@ -114,7 +114,7 @@ pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOu
             };
             let event = AgentEvent::ChildStarted(Arc::clone(&context), request.description.clone());
             runtime.observer.event(&parent.context, &event);
-            let prompt = in_worktree(&request.prompt, worktree.as_ref());
+            let prompt = in_worktree(&request.prompt, worktree.as_ref().map(WorktreeLease::tree));
             let input = TurnInput::Prompt(first_message(&built.agent, &prompt).await);
             let end = live(&mut built.agent, input, inside.door(), cancel).await;
             let kept = leave(&built, &end, worktree).await;
@@ -125,7 +125,7 @@ pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOu
     }
 }
 
-type Begun = (Built, PathBuf, AgentMeta, Option<Worktree>);
+type Begun = (Built, PathBuf, AgentMeta, Option<WorktreeLease>);
 
 async fn start(request: &SubagentRequest, slot: Slot) -> Result<Begun, String> {
     let prepared = prepare(request, Beside::Foreground).await?;
@@ -194,13 +194,14 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
         status: TaskState::Running.as_str().to_owned(),
         permission_mode: narrowed.mode,
         cwd: cwd.display().to_string(),
-        worktree_path: worktree.as_ref().map(|tree| tree.path.display().to_string()),
+        worktree_path: worktree.as_ref().map(|lease| lease.tree().path.display().to_string()),
         created_at: clock::now(),
         root: Some(context.root.clone()),
         allowed_tools: request.allowed_tools.clone(),
         prefix_sha256: None,
     };
-    let permissions = permissions(&parent, narrowed.mode, narrowed.rules, cwd, worktree.as_ref());
+    let tree = worktree.as_ref().map(WorktreeLease::tree);
+    let permissions = permissions(&parent, narrowed.mode, narrowed.rules, cwd, tree);
     let notes = narrowed.notes.into_iter().chain(more).collect();
     Ok(Prepared {
         tools: tools(&parent, beside),
@@ -232,21 +233,21 @@ pub(super) async fn isolate(
     isolation: Option<Isolation>,
     cwd: PathBuf,
     id: &AgentId,
-) -> Result<(Option<Worktree>, PathBuf, Vec<String>), String> {
+) -> Result<(Option<WorktreeLease>, PathBuf, Vec<String>), String> {
     match isolation {
         None => Ok((None, cwd, Vec::new())),
         Some(Isolation::Worktree) => {
             let nursery = &parent.runtime.nursery;
             let (tree, notices) = nursery.create(&cwd, id).await.map_err(|e| e.to_string())?;
             let cwd = tree.cwd.clone();
-            Ok((Some(tree), cwd, notices))
+            Ok((Some(WorktreeLease::new(nursery, tree)), cwd, notices))
         }
     }
 }
 
 /// What a child may have at most: its parent's tools, in the background those of the list.
 fn tools(parent: &AgentCore, beside: Beside) -> Vec<String> {
-    let all = parent.tool_names();
+    let all = parent.child_tool_names();
     match beside {
         Beside::Foreground => all.to_vec(),
         Beside::Background => {
@@ -313,7 +314,7 @@ struct Kept {
 
 /// The finalizer of every subagent: its commands end, its last line is written, an inbox that never had
 /// mail goes, and a worktree in which nothing is new.
-async fn leave(built: &Built, end: &TurnEnd, worktree: Option<Worktree>) -> Option<Kept> {
+async fn leave(built: &Built, end: &TurnEnd, worktree: Option<WorktreeLease>) -> Option<Kept> {
     let core = built.agent.core();
     core.shells.end().await;
     let last = NewLine::system(RUN_ENDED, state(end).as_str());
@@ -323,10 +324,10 @@ async fn leave(built: &Built, end: &TurnEnd, worktree: Option<Worktree>) -> Opti
     for error in troubles.into_iter().flatten() {
         core.runtime.observer.event(&core.context, &AgentEvent::Notice(error));
     }
-    let tree = worktree?;
-    match core.runtime.nursery.finish(&tree).await {
+    let lease = worktree?;
+    match lease.end().await {
         Ending::Removed => None,
-        Ending::Kept(why) => Some(Kept { tree, why }),
+        Ending::Kept(why) => Some(Kept { tree: lease.tree().clone(), why }),
     }
 }
 

@@ -4,6 +4,7 @@
 //! there. Every message is on disk before it is sent on or shown; the history never holds a call
 //! without its result.
 
+mod calls;
 mod forking;
 mod gated;
 
@@ -141,6 +142,8 @@ pub struct Agent {
     /// Where the last requests ended: their cache markers stay.
     pub(super) anchors: Vec<Anchor>,
     delivered: HashSet<MessageId>,
+    /// The ids of all calls so far: a history with one twice is refused.
+    call_ids: HashSet<String>,
     branch: String,
     /// What hooks have said and the model has not been told.
     context: Vec<Block>,
@@ -199,6 +202,7 @@ impl Agent {
             prefix_file: None,
             transcript,
             mailbox,
+            call_ids: history.iter().flat_map(ChatMessage::tool_uses).map(|call| call.id).collect(),
             history: Arc::new(history),
             anchors,
             delivered,
@@ -412,9 +416,15 @@ impl Agent {
             usage: response.usage,
             stop_reason: response.stop.as_str().to_owned(),
         };
-        let message = ChatMessage::assistant(response.blocks);
+        let (blocks, renamed) = calls::in_order(response.blocks, &mut self.call_ids);
+        let message = ChatMessage::assistant(blocks);
         let mut calls = message.tool_uses();
+        for (old, new) in &renamed {
+            let what = format!("the model used the call id {old:?} again; the call goes on as {new:?}");
+            self.observe(&AgentEvent::Notice(what));
+        }
         for (id, text) in response.malformed {
+            let id = renamed.iter().find(|(old, _)| *old == id).map_or(id, |(_, new)| new.clone());
             if let Some(call) = calls.iter_mut().find(|c| c.id == id) {
                 call.malformed = Some(text);
             }
@@ -431,7 +441,10 @@ impl Agent {
         if let Some(tokens) = measured {
             self.set_filled(tokens);
         }
-        self.take_receipt(response.usage).await?;
+        if let Err(error) = self.take_receipt(response.usage).await {
+            // The calls of this message need their results, whatever becomes of the books.
+            self.observe(&AgentEvent::Notice(format!("the receipt of this fork was not kept: {error}")));
+        }
         if calls.is_empty() {
             return match response.stop {
                 StopReason::Refusal => Err(TurnError::Stopped("it refused to answer".to_owned())),

@@ -4,6 +4,10 @@
 //! removed only when nothing in it would be lost: no change, no commit, and it is still the one that was
 //! made. What is kept stays with its branch. All of git's work is done by the `git` program.
 
+mod lease;
+
+pub use lease::WorktreeLease;
+
 use crate::os::capture::{Captured, capture};
 use crate::os::command::{CommandSpec, Exit};
 use crate::os::error::OsError;
@@ -17,6 +21,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::task::TaskTracker;
 
 /// How long a question to git may take.
 const ASK_DEADLINE: Duration = Duration::from_secs(30);
@@ -105,6 +110,8 @@ pub struct Nursery {
     pub guard: PathBuf,
     /// What becomes of a parent's uncommitted changes.
     pub carry: Carry,
+    /// Worktrees that are being taken away with nobody waiting.
+    pub cleanup: TaskTracker,
 }
 
 /// A worktree of an agent.
@@ -277,6 +284,14 @@ impl Nursery {
             },
             Ok(Some(what)) => Ending::Kept(what),
             Err(error) => Ending::Kept(format!("it could not be looked at: {error}")),
+        }
+    }
+
+    /// Waits for what is being taken away, as long as a tree may take.
+    pub async fn settle(&self) {
+        self.cleanup.close();
+        if tokio::time::timeout(TREE_DEADLINE, self.cleanup.wait()).await.is_err() {
+            tracing::warn!("worktrees that nobody uses could not be taken away in time");
         }
     }
 

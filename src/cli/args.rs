@@ -80,7 +80,7 @@ pub struct Shared {
     #[arg(long, global = true, value_name = "N")]
     pub max_depth: Option<u32>,
     /// Subagents that run at once; more wait.
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", value_parser = at_least_one)]
     pub max_agents: Option<usize>,
     /// Agents that may be started; more are refused.
     #[arg(long, global = true, value_name = "N")]
@@ -94,6 +94,9 @@ pub struct Shared {
     /// Headless: keeps an ask open for so long, to be answered with `festoon ask`.
     #[arg(long, global = true, value_name = "SECONDS")]
     pub ask_timeout: Option<u64>,
+    /// The main agent only plans and delegates (also with `FESTOON_COORDINATOR_MODE=1`).
+    #[arg(long, global = true)]
+    pub coordinator: bool,
     /// Leaves teammates in panes running at the end.
     #[arg(long, global = true)]
     pub keep_team: bool,
@@ -144,6 +147,15 @@ pub struct Shared {
     /// Shows more of what happens.
     #[arg(long, global = true, help_heading = None::<&str>)]
     pub verbose: bool,
+}
+
+/// A count of which none would mean that nothing ever runs.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1; --max-agents-total 0 forbids agents".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("a number from 1".to_owned()),
+    }
 }
 
 fn dollars(text: &str) -> Result<f64, String> {

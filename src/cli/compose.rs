@@ -82,6 +82,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Finds models by name.
 struct Models {
@@ -274,7 +275,6 @@ fn make_runtime(
         recorded: OnceLock::new(),
         must_be_priced: settings.limits.max_cost.map(|_| PriceTable::new(&settings.prices)),
     };
-    let environment = Arc::new(setup.environment.for_tools(&settings.env, team.name.as_str()));
     Ok(Arc::new(Runtime {
         paths: setup.paths.clone(),
         disk: setup.disk.clone(),
@@ -311,6 +311,7 @@ fn nursery(setup: &Setup) -> Nursery {
         environment: Arc::new(setup.environment.for_tools(&BTreeMap::new(), "git")),
         guard: PathBuf::from(guard::SELF_EXE),
         carry: if setup.loaded.settings.worktree.carry { Carry::Along } else { Carry::Refuse },
+        cleanup: TaskTracker::new(),
     }
 }
 
@@ -678,6 +679,7 @@ pub(super) async fn claim_session(setup: &Setup, id: &SessionId, resumes: bool) 
 /// What the main agent runs: its own definition, or the one that `--agent` names.
 fn main_definition(setup: &Setup, definitions: &Definitions) -> Result<AgentDefinition, CliError> {
     let mut definition = match &setup.shared.agent {
+        None if setup.coordinates() => definitions::coordinator(),
         None => definitions::main_agent(),
         Some(name) => definitions.get(name).cloned().ok_or_else(|| {
             let names = definitions.names().join(", ");
@@ -753,6 +755,7 @@ impl Session {
         self.backends.close().await;
         self.lead.agent.core().shells.end().await;
         self.runtime.mcp.close().await;
+        self.runtime.nursery.settle().await;
         if let Err(error) = self.lead.reporter.set_state(AgentState::Stopped).await {
             troubles.push(error.to_string());
         }

@@ -28,10 +28,7 @@ impl From<ForkFlag> for ForkSetting {
 
 /// Which calls fork. A session in which asks wait for as long as a person takes has one.
 pub fn rule(settings: &Settings, asks: AskPolicy) -> Forks {
-    let session = Session {
-        interactive: asks == AskPolicy::Wait,
-        background: settings.background != Some(false),
-        coordinator: false,
-    };
+    let session =
+        Session { interactive: asks == AskPolicy::Wait, background: settings.background != Some(false) };
     Forks::new(settings.fork.unwrap_or_default(), session)
 }

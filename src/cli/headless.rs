@@ -296,8 +296,8 @@ impl Run {
             if self.interrupted {
                 return Ok(());
             }
-            // One for the whole run, from the first answer on: mail does not start it anew.
-            let deadline = *deadline.get_or_insert_with(|| {
+            // From the answer to a prompt on: mail does not start it anew.
+            let until = *deadline.get_or_insert_with(|| {
                 let wait = setup.shared.wait.map(Duration::from_secs)?;
                 tokio::time::Instant::now().checked_add(wait)
             });
@@ -308,12 +308,18 @@ impl Run {
                     return Ok(());
                 }
                 settled = session.lead.settle() => settled?,
-                () = async { match deadline { Some(at) => tokio::time::sleep_until(at).await, None => std::future::pending().await } } => return Ok(()),
+                () = async { match until { Some(at) => tokio::time::sleep_until(at).await, None => std::future::pending().await } } => return Ok(()),
             };
             match settled {
                 Settled::Mail => input = TurnInput::Mail,
                 Settled::Quiet => match self.next_input(session, prompts, signals).await? {
-                    Some(next) => input = next,
+                    Some(next) => {
+                        // A wait is for what an answer leaves running, not for whoever asks.
+                        if matches!(next, TurnInput::Said(_)) {
+                            deadline = None;
+                        }
+                        input = next;
+                    }
                     None => return Ok(()),
                 },
             }

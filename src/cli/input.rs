@@ -7,13 +7,18 @@
 use super::error::CliError;
 use serde::Deserialize;
 use serde_json::Value;
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 use tokio::sync::mpsc;
+
+/// Lines that are read before they are asked for.
+const AHEAD: usize = 16;
+/// The longest line that is taken, in bytes.
+const LONGEST: u64 = 32 * 1024 * 1024;
 
 /// What a run is told.
 pub struct Prompts {
     first: Option<String>,
-    more: Option<mpsc::UnboundedReceiver<Result<String, CliError>>>,
+    more: Option<mpsc::Receiver<Result<String, CliError>>>,
 }
 
 impl Prompts {
@@ -24,16 +29,18 @@ impl Prompts {
 
     /// A first one, if any, and then what comes on standard input.
     pub fn streamed(first: Option<String>) -> Result<Self, CliError> {
-        let (sender, more) = mpsc::unbounded_channel();
+        let (sender, more) = mpsc::channel(AHEAD);
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-            for (number, line) in std::io::stdin().lock().lines().enumerate() {
-                let said = match line {
-                    Ok(line) if line.trim().is_empty() => continue,
-                    Ok(line) => said(&line).map_err(|why| wrong(number + 1, &why)),
-                    Err(error) => Err(wrong(number + 1, &error.to_string())),
+            let mut stdin = std::io::stdin().lock();
+            for number in 1.. {
+                let said = match read_line(&mut stdin) {
+                    Ok(None) => return,
+                    Ok(Some(line)) if line.trim().is_empty() => continue,
+                    Ok(Some(line)) => said(&line).map_err(|why| wrong(number, &why)),
+                    Err(why) => Err(wrong(number, &why)),
                 };
                 let failed = said.is_err();
-                if sender.send(said).is_err() || failed {
+                if sender.blocking_send(said).is_err() || failed {
                     return;
                 }
             }
@@ -54,6 +61,19 @@ impl Prompts {
             Some(more) => more.recv().await.transpose(),
         }
     }
+}
+
+/// The next line, without its end; `None` at the end of the input.
+fn read_line(from: &mut impl BufRead) -> Result<Option<String>, String> {
+    let mut bytes = Vec::new();
+    from.take(LONGEST + 1).read_until(b'\n', &mut bytes).map_err(|e| e.to_string())?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(format!("it is longer than {} MiB", LONGEST >> 20));
+    }
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    String::from_utf8(bytes).map(Some).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
 fn wrong(number: usize, why: &str) -> CliError {

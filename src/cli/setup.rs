@@ -21,6 +21,9 @@ use crate::wire::error::ExitKind;
 use crate::wire::settings::Durability;
 use std::path::{Path, PathBuf};
 
+/// Set to 1, it is `--coordinator`.
+const COORDINATOR_MODE: &str = "FESTOON_COORDINATOR_MODE";
+
 /// The team of a blueprint, for the session that is to lead it.
 #[derive(Debug, Clone)]
 pub struct Crew {
@@ -104,6 +107,11 @@ impl Setup {
             ));
         }
         Ok(setup)
+    }
+
+    /// Whether the main agent only plans and delegates.
+    pub fn coordinates(&self) -> bool {
+        self.shared.coordinator || self.environment.get(COORDINATOR_MODE) == Some("1")
     }
 
     /// What "stored" survives, as the settings say.

@@ -67,16 +67,13 @@ pub fn remember(paths: &Paths, dir: &Path) -> Result<PathBuf, StoreError> {
     Ok(root)
 }
 
-/// Whether the trust in `project` holds for an agent that works in `dir`: inside the same checkout, or
-/// in one of our worktrees of it. Any other place needs an answer of its own.
+/// Whether the trust in `project` holds for an agent that works in `dir`: inside the same checkout. Any
+/// other place needs an answer of its own.
 ///
 /// # Errors
 /// As [`is_trusted`].
 pub fn reaches(paths: &Paths, project: &Path, dir: &Path) -> Result<bool, StoreError> {
-    let real = dir.canonicalize().map_err(|e| StoreError::io("find", dir, e))?;
-    let worktrees = paths.worktrees().canonicalize();
-    let is_ours = worktrees.is_ok_and(|worktrees| real.starts_with(worktrees));
-    Ok(is_ours || root_of(project)? == root_of(dir)? || is_trusted(paths, dir)?)
+    Ok(root_of(project)? == root_of(dir)? || is_trusted(paths, dir)?)
 }
 
 fn load(paths: &Paths) -> Result<Option<Map<String, Value>>, StoreError> {
@@ -150,12 +147,12 @@ mod tests {
     }
 
     #[test]
-    fn trust_reaches_the_same_checkout_and_our_worktrees() {
+    fn trust_reaches_the_same_checkout_and_nothing_else() {
         let here = place(&["repo/.git", "repo/sub", "repo/vendor/.git", "other", "home/worktrees/w/.git"]);
         let reach =
             |dir: &str| reaches(&here.paths, &here.root.join("repo"), &here.root.join(dir)).expect("looks");
         let dirs = ["repo/sub", "home/worktrees/w", "repo/vendor", "other"];
-        assert_eq!(dirs.map(reach), [true, true, false, false]);
+        assert_eq!(dirs.map(reach), [true, false, false, false]);
         remember(&here.paths, &here.root.join("other")).expect("remembers");
         assert!(reach("other"));
     }

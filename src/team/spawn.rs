@@ -4,7 +4,7 @@ use super::context::Team;
 use crate::agent::core::AgentCore;
 use crate::agent::definitions::GENERAL_PURPOSE;
 use crate::policy::narrow::{Parent, Wish, narrow};
-use crate::store::{clock, slug};
+use crate::store::{clock, slug, trust};
 use crate::wire::definition::{AgentDefinition, Isolation};
 use crate::wire::ids::{AgentId, AgentName, RunId, SessionId};
 use crate::wire::permission::PermissionMode;
@@ -164,6 +164,9 @@ impl Resolved {
         let nursery = &request.parent.runtime.nursery;
         let made = nursery.create(&self.spec.cwd, &self.spec.agent_id).await.map_err(|e| format!("{e}."))?;
         let (tree, notices) = made;
+        // What is trusted is the leader's project; another repository inside it has its own answer.
+        let same = trust::root_of(&tree.origin).ok() == trust::root_of(&self.spec.project_root).ok();
+        self.spec.trusted &= same;
         self.notes.extend(notices);
         self.member.cwd = tree.cwd.display().to_string();
         self.member.worktree_path = Some(tree.path.display().to_string());

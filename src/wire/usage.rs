@@ -33,24 +33,25 @@ fn null_is_zero<'de, D: serde::Deserializer<'de>>(d: D) -> Result<u64, D::Error>
 impl Usage {
     /// All tokens, as `--max-tokens-total` counts them (contract §16).
     pub fn total(&self) -> u64 {
-        self.input_tokens
-            + self.output_tokens
-            + self.cache_creation_input_tokens
-            + self.cache_read_input_tokens
+        self.context().saturating_add(self.output_tokens)
     }
     /// What the model had to read: the size of the context.
     pub fn context(&self) -> u64 {
-        self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
+        self.input_tokens
+            .saturating_add(self.cache_creation_input_tokens)
+            .saturating_add(self.cache_read_input_tokens)
     }
 }
 
 impl AddAssign for Usage {
+    /// Numbers come from servers and files: a sum that no counter holds stays at the most it holds.
     fn add_assign(&mut self, other: Self) {
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.cache_creation_input_tokens += other.cache_creation_input_tokens;
-        self.cache_read_input_tokens += other.cache_read_input_tokens;
-        self.web_search_requests += other.web_search_requests;
+        let more = |a: &mut u64, b: u64| *a = a.saturating_add(b);
+        more(&mut self.input_tokens, other.input_tokens);
+        more(&mut self.output_tokens, other.output_tokens);
+        more(&mut self.cache_creation_input_tokens, other.cache_creation_input_tokens);
+        more(&mut self.cache_read_input_tokens, other.cache_read_input_tokens);
+        more(&mut self.web_search_requests, other.web_search_requests);
     }
 }
 
@@ -93,5 +94,18 @@ impl SubAssign for Money {
             (Some(a), Some(b)) => Some((a - b).max(0.0)),
             _ => None,
         };
+    }
+}
+
+#[cfg(test)]
+mod overflow {
+    use super::*;
+
+    #[test]
+    fn a_sum_stays_at_the_most_that_can_be_counted() {
+        let most = Usage { input_tokens: u64::MAX, output_tokens: u64::MAX, ..Usage::default() };
+        let mut sum = most;
+        sum += most;
+        assert_eq!((sum, sum.total(), sum.context()), (most, u64::MAX, u64::MAX));
     }
 }

@@ -1,7 +1,7 @@
 //! Worktrees of agents, with real git: made, verified, and removed only when nothing would be lost.
 
 use crate::support::binary;
-use festoon::agent::worktree::{Carry, Ending, Nursery, Worktree};
+use festoon::agent::worktree::{Carry, Ending, Nursery, Worktree, WorktreeLease};
 use festoon::wire::ids::AgentId;
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
+use tokio_util::task::TaskTracker;
 
 struct Repository {
     _temp: TempDir,
@@ -48,6 +49,7 @@ impl Repository {
             environment: Arc::new(environment),
             guard: binary(),
             carry: Carry::Refuse,
+            cleanup: TaskTracker::new(),
         };
         Self { _temp: temp, top, nursery }
     }
@@ -194,4 +196,19 @@ async fn a_leader_in_a_worktree_or_on_a_detached_head_has_children_with_worktree
     assert_eq!(repository.nursery.finish(&nested).await, Ending::Removed);
     assert_eq!(repository.nursery.finish(&tree).await, Ending::Removed);
     assert!(repository.is_clean(&tree));
+}
+
+#[tokio::test]
+async fn a_worktree_whose_agent_never_came_to_be_is_taken_away() {
+    let repository = Repository::new("p");
+    let (unused, busy, ended) = (repository.made().await, repository.made().await, repository.made().await);
+    fs::write(busy.path.join("new.txt"), "x").expect("writes");
+    let lease = |tree: &Worktree| WorktreeLease::new(&repository.nursery, tree.clone());
+    let shared = lease(&unused);
+    drop((shared.clone(), lease(&busy)));
+    assert!(unused.path.exists(), "a share in it is left");
+    drop(shared);
+    assert_eq!(lease(&ended).end().await, Ending::Removed);
+    repository.nursery.settle().await;
+    assert_eq!([&unused, &busy, &ended].map(|tree| tree.path.exists()), [false, true, false]);
 }

@@ -8,6 +8,7 @@ mod blueprint;
 mod bytes;
 mod cache;
 mod compaction;
+mod coordinator;
 mod crash;
 mod demo;
 mod disk;

@@ -1,6 +1,8 @@
 //! Which calls fork, in this session. A pure function of setting and session.
 
 use super::FORK;
+use crate::agent::definitions::COORDINATOR;
+use crate::wire::definition::AgentDefinition;
 use crate::wire::settings::ForkSetting;
 
 /// What decides beside the setting `fork`.
@@ -10,8 +12,6 @@ pub struct Session {
     pub interactive: bool,
     /// Background work is not turned off.
     pub background: bool,
-    /// The main agent only delegates.
-    pub coordinator: bool,
 }
 
 /// The rule.
@@ -29,9 +29,6 @@ impl Forks {
     /// The rule of a session.
     pub fn new(setting: ForkSetting, session: Session) -> Self {
         match setting {
-            _ if session.coordinator => Self::Refused(
-                "there are no forks in coordinator mode: start an agent of another type and give it all it needs",
-            ),
             ForkSetting::Off => Self::Refused(
                 "forks are turned off by the setting `fork`: start an agent of another type and give it all it needs",
             ),
@@ -42,6 +39,16 @@ impl Forks {
             ForkSetting::Implicit if session.interactive => Self::Implicit,
             ForkSetting::Implicit | ForkSetting::Explicit => Self::Explicit,
         }
+    }
+
+    /// The rule for one agent: a coordinator does not fork, since its forks could do no more than it.
+    pub fn of(self, agent: &AgentDefinition) -> Self {
+        if agent.name == COORDINATOR {
+            return Self::Refused(
+                "there are no forks in coordinator mode: start an agent of another type and give it all it needs",
+            );
+        }
+        self
     }
 
     /// Whether a call with this type forks.
@@ -59,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_forks_and_what_does_not() {
-        let all = Session { interactive: true, background: true, coordinator: false };
+        let all = Session { interactive: true, background: true };
         use ForkSetting::{Explicit, Implicit, Off};
         let why = |forks| match forks {
             Forks::Refused(why) => why,
@@ -70,7 +77,9 @@ mod tests {
         assert_eq!(Forks::new(Implicit, Session { interactive: false, ..all }), Forks::Explicit);
         assert!(why(Forks::new(Off, all)).contains("`fork`"));
         assert!(why(Forks::new(Implicit, Session { background: false, ..all })).contains("`background`"));
-        assert!(why(Forks::new(Explicit, Session { coordinator: true, ..all })).contains("coordinator"));
+        let coordinator = crate::agent::definitions::coordinator();
+        assert!(why(Forks::Explicit.of(&coordinator)).contains("coordinator"));
+        assert_eq!(Forks::Explicit.of(&crate::agent::definitions::main_agent()), Forks::Explicit);
         let kinds = [None, Some("fork"), Some("Explore")];
         assert_eq!(kinds.map(|kind| Forks::Explicit.takes(kind)), [false, true, false]);
         assert_eq!(kinds.map(|kind| Forks::Implicit.takes(kind)), [true, true, false]);

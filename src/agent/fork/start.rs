@@ -16,6 +16,7 @@ use crate::agent::limits::count_child;
 use crate::agent::prefix_file;
 use crate::agent::subagent::launch::{First, begin, not_started};
 use crate::agent::subagent::{self, Prepared};
+use crate::agent::worktree::WorktreeLease;
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::clock;
 use crate::tools::file_cache::FileCache;
@@ -111,7 +112,7 @@ async fn prepare(request: ForkRequest, at: &Arc<Snapshot>) -> Result<(Prepared, 
         status: TaskState::Running.as_str().to_owned(),
         permission_mode: narrowed.mode,
         cwd: cwd.display().to_string(),
-        worktree_path: worktree.as_ref().map(|tree| tree.path.display().to_string()),
+        worktree_path: worktree.as_ref().map(|lease| lease.tree().path.display().to_string()),
         created_at: clock::now(),
         root: Some(context.root.clone()),
         allowed_tools: request.allowed_tools,
@@ -122,7 +123,13 @@ async fn prepare(request: ForkRequest, at: &Arc<Snapshot>) -> Result<(Prepared, 
     let directive = directive(&request.directive, moved.as_deref());
     let prepared = Prepared {
         meta_path: project.sidechain_meta(&context.session, &id),
-        permissions: subagent::permissions(&parent, narrowed.mode, narrowed.rules, cwd, worktree.as_ref()),
+        permissions: subagent::permissions(
+            &parent,
+            narrowed.mode,
+            narrowed.rules,
+            cwd,
+            worktree.as_ref().map(WorktreeLease::tree),
+        ),
         definition: definition(&parent.definition),
         model: parent.model.clone(),
         tools: Vec::new(),

@@ -7,6 +7,7 @@ use crate::agent::first::first_message;
 use crate::agent::life::live;
 use crate::agent::limits::count_child;
 use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
+use crate::agent::worktree::WorktreeLease;
 use crate::wire::background::{TaskKind, TaskState, TaskUsage};
 use crate::wire::block::Block;
 use crate::wire::ids::{AgentName, BackgroundId};
@@ -78,7 +79,7 @@ async fn work(prepared: Prepared, first: First, control: TaskControl) -> TaskEnd
     parent.runtime.observer.event(&parent.context, &started);
     let input = match first {
         First::Prompt(prompt) => {
-            let prompt = in_worktree(&prompt, worktree.as_ref());
+            let prompt = in_worktree(&prompt, worktree.as_ref().map(WorktreeLease::tree));
             TurnInput::Prompt(first_message(&built.agent, &prompt).await)
         }
         First::Mail => TurnInput::Mail,

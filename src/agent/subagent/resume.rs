@@ -12,6 +12,7 @@ use crate::agent::core::AgentCore;
 use crate::agent::definitions::{GENERAL_PURPOSE, query_source};
 use crate::agent::fork::{self, FORK_SOURCE};
 use crate::agent::ports::MailError;
+use crate::agent::worktree::WorktreeLease;
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{slug, transcript};
 use crate::wire::background::TaskKind;
@@ -32,6 +33,21 @@ pub struct Resumed<T> {
     pub notes: Vec<String>,
 }
 
+/// Why an agent does not go on.
+#[derive(Debug)]
+pub struct NotResumed {
+    /// True when the message is in its inbox all the same: whoever wrote it must not send it again.
+    pub stored: bool,
+    /// The end of a sentence for a model.
+    pub why: String,
+}
+
+impl From<String> for NotResumed {
+    fn from(why: String) -> Self {
+        Self { stored: false, why }
+    }
+}
+
 /// What is known of an agent without a name; `None` when there never was one.
 pub async fn known(by: &AgentCore, id: &AgentId) -> Result<Option<AgentMeta>, String> {
     let project = by.runtime.paths.project(&by.context.session_cwd);
@@ -42,8 +58,8 @@ pub async fn known(by: &AgentCore, id: &AgentId) -> Result<Option<AgentMeta>, St
 }
 
 /// Goes on with an agent for `by`. `store` puts the message into its inbox, once all that can be refused
-/// has been looked at. The error is the end of a sentence for a model.
-pub async fn resume<T, S>(by: &Arc<AgentCore>, meta: AgentMeta, store: S) -> Result<Resumed<T>, String>
+/// has been looked at.
+pub async fn resume<T, S>(by: &Arc<AgentCore>, meta: AgentMeta, store: S) -> Result<Resumed<T>, NotResumed>
 where
     S: Future<Output = Result<T, MailError>>,
 {
@@ -55,10 +71,10 @@ where
     post.mailbox(&prepared.context).await.map_err(|e| e.to_string())?;
     let stored = store.await.map_err(|e| e.to_string())?;
     let kind = if prepared.fork.is_some() { TaskKind::Fork } else { TaskKind::Subagent };
-    let launched = begin(prepared, kind, name, First::Mail).await.map_err(|why| {
-        format!("{why}. The message is stored: it is delivered when the agent goes on for another one")
-    })?;
-    Ok(Resumed { stored, launched, notes })
+    match begin(prepared, kind, name, First::Mail).await {
+        Ok(launched) => Ok(Resumed { stored, launched, notes }),
+        Err(why) => Err(NotResumed { stored: true, why }),
+    }
 }
 
 async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) -> Result<Prepared, String> {
@@ -88,7 +104,7 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
             let (tree, notices) = found.map_err(|e| e.to_string())?;
             notes.extend(notices);
             let cwd = tree.cwd.clone();
-            (Some(tree), cwd)
+            (Some(WorktreeLease::new(nursery, tree)), cwd)
         }
     };
     let context = AgentContext {
@@ -120,7 +136,13 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
     Ok(Prepared {
         tools: tools(by, Beside::Background),
         parent: Arc::clone(by),
-        permissions: permissions(by, narrowed.mode, narrowed.rules, cwd, worktree.as_ref()),
+        permissions: permissions(
+            by,
+            narrowed.mode,
+            narrowed.rules,
+            cwd,
+            worktree.as_ref().map(WorktreeLease::tree),
+        ),
         context,
         definition,
         model,

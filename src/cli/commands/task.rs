@@ -256,10 +256,9 @@ fn numbers(ids: &[TaskId]) -> String {
 }
 
 async fn show(desk: &TaskDesk, id: TaskId, as_json: bool) -> Result<Option<ExitKind>, CliError> {
+    // What is damaged is not what is not there.
+    let task = &desk.get(id).await.map_err(refused)?;
     let (tasks, _) = desk.list().await.map_err(refused)?;
-    let Some(task) = tasks.iter().find(|task| task.id == id) else {
-        return Err(refused(TaskError::NotFound(id)));
-    };
     let mut out = Out::default();
     if as_json {
         let mut value = row(&tasks, task);

@@ -93,7 +93,11 @@ impl Tasks {
             Some(stored) => stored.map(|_| format!("{id} gets it before its next step")).map_err(|e| e.what),
             None => match known(&self.core, id).await {
                 Ok(Some(meta)) => {
-                    resume(&self.core, meta, post()).await.map(|_| format!("{id} goes on in the background"))
+                    let gone_on = resume(&self.core, meta, post()).await;
+                    gone_on.map(|_| format!("{id} goes on in the background")).map_err(|e| match e.stored {
+                        true => format!("stored in the inbox of {id}, which does not go on: {}", e.why),
+                        false => e.why,
+                    })
                 }
                 Ok(None) => Err(format!("there is no agent {id}")),
                 Err(why) => Err(why),

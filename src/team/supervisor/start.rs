@@ -105,6 +105,12 @@ impl Work {
             Ok(spec_file) => Ok((spec, spec_file, notes)),
             Err(error) => {
                 self.take_back(&member).await;
+                if let Some(path) = &spec.worktree
+                    && let Some(tree) = self.parts.nursery.find(path, &spec.cwd).await
+                {
+                    // Nobody has been in it.
+                    self.parts.nursery.finish(&tree).await;
+                }
                 Err(error.to_string())
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::agent::background::Launched;
 use crate::agent::core::AgentCore;
-use crate::agent::definitions::GENERAL_PURPOSE;
+use crate::agent::definitions::{COORDINATOR, GENERAL_PURPOSE};
 use crate::agent::fork::FORK;
 use crate::agent::fork::rule::Forks;
 use crate::agent::fork::start::{self, ForkRequest};
@@ -139,10 +139,21 @@ impl AgentTool {
         for definition in core.runtime.definitions.iter().filter(|d| d.name != FORK) {
             let _ = write!(description, "\n- {}: {}", definition.name, definition.description);
         }
-        description.push_str(forks(core.runtime.forks));
-        let schema = schema(supervisor.is_some(), background, core.runtime.forks);
+        description.push_str(forks(core.runtime.forks.of(&core.definition)));
+        let schema = schema(supervisor.is_some(), background, core.runtime.forks.of(&core.definition));
         let spec = ToolSpec { name: "Agent".to_owned(), description, schema: schema.into() };
         Self { core, supervisor, spec }
+    }
+
+    fn forks(&self) -> Forks {
+        self.core.runtime.forks.of(&self.core.definition)
+    }
+
+    /// Whether an agent runs in the background. A coordinator has nothing else to do than to go on.
+    fn background(&self, call: Option<bool>, definition: Option<bool>) -> bool {
+        let background = &self.core.runtime.background;
+        let coordinates = self.core.definition.name == COORDINATOR && background.allowed();
+        background.wanted(call, definition.or(coordinates.then_some(true)))
     }
 
     async fn start(&self, input: Input, call_id: String, context: &ToolContext) -> ToolOutput {
@@ -153,7 +164,7 @@ impl AgentTool {
             );
         }
         let kind = input.subagent_type.as_deref();
-        if self.core.runtime.forks.takes(kind) && (kind.is_some() || input.name.is_none()) {
+        if self.forks().takes(kind) && (kind.is_some() || input.name.is_none()) {
             return self.fork(input, call_id).await;
         }
         match (&self.supervisor, &input.name) {
@@ -213,7 +224,7 @@ impl AgentTool {
 
     /// Forks the caller's conversation. A fork works beside its parent, whatever the call says.
     async fn fork(&self, input: Input, call_id: String) -> ToolOutput {
-        if let Forks::Refused(why) = self.core.runtime.forks {
+        if let Forks::Refused(why) = self.forks() {
             return ToolOutput::error(format!("The fork was not started: {why}."));
         }
         if input.name.is_some() {
@@ -268,7 +279,7 @@ impl AgentTool {
                 definitions.names().join(", ")
             ));
         };
-        let background = self.core.runtime.background.wanted(input.run_in_background, definition.background);
+        let background = self.background(input.run_in_background, definition.background);
         let name = match input.name.as_deref().map(|name| self.name(name, background)) {
             None => None,
             Some(Ok(name)) => Some(name),
@@ -352,7 +363,7 @@ impl Tool for AgentTool {
     fn access(&self, input: &Value, _: &Path) -> Access {
         let text = |key: &str| input.get(key).and_then(Value::as_str);
         let kind = text("subagent_type");
-        let forks = self.core.runtime.forks.takes(kind) && text("name").is_none();
+        let forks = self.forks().takes(kind) && text("name").is_none();
         let kind = if forks { FORK } else { kind.unwrap_or(GENERAL_PURPOSE) };
         let who = text("name").unwrap_or(kind);
         let what = text("description").unwrap_or_default();

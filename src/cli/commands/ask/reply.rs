@@ -49,7 +49,8 @@ pub async fn run(setup: &Setup, args: &Args) -> Result<Option<ExitKind>, CliErro
     };
     let answers = read.map_err(|why| {
         let asked: Vec<String> = questions.iter().flat_map(plain).map(|line| words::line(&line)).collect();
-        CliError::usage(why, asked.join("\n"))
+        // Indented, the lines below the first are a list under it.
+        CliError::usage(why, asked.join("\n").replace('\n', "\n  "))
     })?;
     let team = session::open_unwatched(&setup.paths, &setup.disk, found.team.name(), setup.durability())?;
     let word = Word { answers: answers.clone(), ..Word::once(Decision::Allow, args.note.clone(), USER) };

@@ -4,7 +4,7 @@
 //! the user stopped is left to the user.
 
 use super::SendMessage;
-use crate::agent::subagent::resume::{known, resume};
+use crate::agent::subagent::resume::{NotResumed, known, resume};
 use crate::store::slug;
 use crate::team::context::latest;
 use crate::tools::tool::ToolOutput;
@@ -91,7 +91,12 @@ impl SendMessage {
                 }
                 ToolOutput::ok(text)
             }
-            Err(why) => {
+            Err(NotResumed { stored: true, why }) => ToolOutput::ok(format!(
+                "Stored in the inbox of {id}, which does not go on by it: {}. It gets the message when it works \
+                 again; do not send it twice.",
+                why.trim_end_matches('.')
+            )),
+            Err(NotResumed { stored: false, why }) => {
                 ToolOutput::error(format!("Not sent: {id} cannot go on: {}.", why.trim_end_matches('.')))
             }
         }
