@@ -213,6 +213,8 @@ impl Agent {
         };
         self.history = Arc::new(history);
         self.anchors.clear();
+        // A notice of new kinds of agents may be gone with the rest.
+        self.told = None;
         self.set_filled(post_tokens);
         let cost = self.core.runtime.prices.cost(&self.core.model.full, &summary.usage);
         let usage = summary.usage;

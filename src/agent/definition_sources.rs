@@ -14,7 +14,9 @@ use crate::wire::settings::Effort;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// The directories of a project that hold definitions.
 const PROJECT_DIRS: [&str; 2] = [".festoon/agents", ".claude/agents"];
@@ -93,6 +95,33 @@ pub fn discover(user: &Path, cwd: &Path, given: Option<&str>) -> Discovery {
     }
     discovery.take_dir(user, Source::User);
     discovery
+}
+
+/// The directories that [`discover`] and [`Discovery::with_extensions`] look into, whether or not they are
+/// there.
+pub fn dirs(user: &Path, cwd: &Path, extensions: &[PathBuf]) -> Vec<PathBuf> {
+    let own = std::iter::once(user.to_owned());
+    project_dirs(cwd).into_iter().chain(own).chain(extensions.iter().map(|dir| dir.join("agents"))).collect()
+}
+
+/// What tells two looks at the same directories apart: the files with their times, sizes and numbers.
+pub type Print = Vec<(PathBuf, Option<SystemTime>, u64, u64)>;
+
+/// Looks at directories without reading a file.
+pub fn print(dirs: &[PathBuf]) -> Print {
+    let mut all = Print::new();
+    for dir in dirs {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|e| e == "md")
+                && let Ok(found) = std::fs::metadata(&path)
+            {
+                all.push((path, found.modified().ok(), found.len(), found.ino()));
+            }
+        }
+    }
+    all.sort();
+    all
 }
 
 /// From the working directory up to the root of the checkout; only the former outside a checkout.

@@ -22,6 +22,7 @@ pub mod gates;
 pub mod hooks;
 pub mod instructions;
 pub mod kept;
+pub mod kinds;
 pub mod life;
 pub mod limits;
 pub mod mail;

@@ -7,6 +7,7 @@
 mod calls;
 mod forking;
 mod gated;
+mod kinds;
 
 pub use gated::SENT_ON;
 
@@ -16,6 +17,7 @@ use super::context_size;
 use super::core::AgentCore;
 use super::events::{AgentEvent, ResponseInfo, TurnSummary};
 use super::fork::seed::{Forked, fork_ends, request_ends};
+use super::kinds::Told;
 use super::limits::LimitError;
 use super::mail;
 use super::mcp::Servers;
@@ -161,6 +163,8 @@ pub struct Agent {
     pub(super) compact_from: u64,
     /// Results in the history that the transcript does not have yet.
     owed: Option<ChatMessage>,
+    /// Kinds of agents that its model knows of; looked up at the first round.
+    pub(super) told: Option<Told>,
 }
 
 /// What one round led to.
@@ -217,6 +221,7 @@ impl Agent {
             filled,
             compact_from: 0,
             owed: None,
+            told: None,
         };
         agent.set_filled(filled);
         agent
@@ -337,6 +342,7 @@ impl Agent {
                     // Nothing to answer: the mail that woke us was recorded in an earlier run.
                     return Ok(TurnStatus::Completed);
                 }
+                self.tell_kinds().await?;
             }
             if self.max_rounds.is_some_and(|max| end.rounds >= max) {
                 return Ok(TurnStatus::MaxRounds);

@@ -6,6 +6,7 @@ use super::background::background;
 use super::cleanup;
 use super::error::CliError;
 use super::forks;
+use super::kinds;
 use super::mcp::{self, Configured, Sources};
 use super::setup::{Setup, no_model};
 use super::spent::{self, Before};
@@ -15,8 +16,8 @@ use crate::agent::budget::Budget;
 use crate::agent::build::{AgentPlan, build};
 use crate::agent::checkpoint::Checkpoints;
 use crate::agent::context::{AgentContext, Tier, spawn_in};
-use crate::agent::definition_sources::{Discovery, discover};
-use crate::agent::definitions::{self, Definitions};
+use crate::agent::definition_sources::Discovery;
+use crate::agent::definitions::{self, Definitions, Kinds};
 use crate::agent::events::{Fan, Observer};
 use crate::agent::first::Known;
 use crate::agent::fork::rule::Forks;
@@ -395,18 +396,14 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     spent::check_prices(setup, &[&full])?;
     Connections::new(setup.connect_options()).get(&plan.model).map_err(no_model)?;
     let mode = permission_mode(setup, plan.default_mode)?;
-    let extensions = mcp::extensions(&setup.cwd, &setup.loaded, &setup.environment);
-    let discovery = discover(&setup.paths.user_agents(), &setup.cwd, setup.shared.agents.as_deref());
-    let mut discovery = discovery.with_extensions(&extensions);
-    drop(trust::restrict(&mut discovery, setup.trust)); // named with all else that is withheld
+    let discovery = kinds::found(setup, setup.shared.agents.as_deref());
     if let Some(why) = discovery.errors.iter().find(|e| e.starts_with("--agents: ")) {
         return Err(CliError::usage(
             why.clone(),
             r#"for example {"reviewer": {"description": "…", "prompt": "…"}}"#,
         ));
     }
-    let mut definitions_here = plan.definitions;
-    definitions_here.extend(discovery.definitions());
+    let definitions = kinds::live(setup, setup.shared.agents.as_deref(), plan.definitions);
     let servers = mcp::configured(Sources {
         cwd: &setup.cwd,
         loaded: &setup.loaded,
@@ -414,7 +411,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
         given: &setup.shared.mcp_config,
         environment: &setup.environment,
     })?;
-    let definition = main_definition(setup, &Definitions::new(definitions_here.clone()))?;
+    let definition = main_definition(setup, &definitions.kinds())?;
     let mut rules = flag_rules(setup)?;
     rules.extend(setup.loaded.rules.iter().cloned());
     rules.extend(plan.rules);
@@ -443,7 +440,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let checked = Checked {
         full,
         mode,
-        definitions: definitions_here,
+        definitions,
         definition,
         discovery,
         servers,
@@ -489,7 +486,7 @@ fn who_leads(setup: &Setup, error: StoreError) -> CliError {
 struct Checked {
     full: String,
     mode: PermissionMode,
-    definitions: Vec<AgentDefinition>,
+    definitions: Definitions,
     definition: AgentDefinition,
     discovery: Discovery,
     servers: Configured,
@@ -517,7 +514,6 @@ async fn assemble(
         vec![reporters.clone(), Arc::new(LimitLog::new(team.clone()))];
     observers.extend(checked.observers);
     let kit = Arc::new(Kit::new(tools::all(), team.clone()));
-    let definitions = Definitions::new(definitions);
     let runtime =
         make_runtime(setup, Arc::clone(&kit), definitions, servers.servers, observers, &team, asks)?;
 
@@ -677,7 +673,7 @@ pub(super) async fn claim_session(setup: &Setup, id: &SessionId, resumes: bool) 
 }
 
 /// What the main agent runs: its own definition, or the one that `--agent` names.
-fn main_definition(setup: &Setup, definitions: &Definitions) -> Result<AgentDefinition, CliError> {
+fn main_definition(setup: &Setup, definitions: &Kinds) -> Result<AgentDefinition, CliError> {
     let mut definition = match &setup.shared.agent {
         None if setup.coordinates() => definitions::coordinator(),
         None => definitions::main_agent(),
@@ -797,12 +793,8 @@ pub async fn worker(
     all.extend(observers);
     let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     // A kind that only this session knows was resolved by the leader before it got here.
-    let extensions = mcp::extensions(&setup.cwd, &setup.loaded, &setup.environment);
-    let discovery = discover(&setup.paths.user_agents(), &setup.cwd, None);
-    let mut discovery = discovery.with_extensions(&extensions);
-    drop(trust::restrict(&mut discovery, setup.trust)); // the leader has named it
     let servers = spec.mcp_servers.clone();
-    let definitions = Definitions::new(discovery.definitions());
+    let definitions = kinds::live(setup, None, Vec::new());
     let runtime = make_runtime(setup, kit, definitions, servers, all, &team, spec.asks)?;
     let what = setup.loaded.settings.orphaned_workers;
     let watch =

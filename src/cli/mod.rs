@@ -18,6 +18,7 @@ pub mod feed;
 pub mod forks;
 pub mod headless;
 pub mod input;
+pub mod kinds;
 pub mod logging;
 pub mod mcp;
 pub mod out;

@@ -43,7 +43,8 @@ impl AskHooks {
         let this = Arc::new(Self::default());
         let events = [HookEvent::PermissionRequest, HookEvent::Notification];
         let gates = &lead.runtime.gates;
-        let own = |event: HookEvent| lead.runtime.definitions.iter().any(|d| !d.hooks.at(event).is_empty());
+        let own =
+            |event: HookEvent| lead.runtime.definitions.kinds().iter().any(|d| !d.hooks.at(event).is_empty());
         if !events.into_iter().any(|event| gates.listens(event) || own(event)) {
             return this;
         }
@@ -143,7 +144,8 @@ impl One {
     async fn decide(&self, ask: &Ask, who: &Who) -> bool {
         let context = &self.lead.context;
         let none = HookSettings::default();
-        let definition = self.lead.runtime.definitions.get(&who.agent_type);
+        let kinds = self.lead.runtime.definitions.kinds();
+        let definition = kinds.get(&who.agent_type);
         let scene = Scene {
             agent_id: &ask.agent_id,
             agent_type: &who.agent_type,

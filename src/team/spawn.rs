@@ -180,7 +180,7 @@ impl Resolved {
 }
 
 fn definition(request: &TeammateRequest) -> Result<AgentDefinition, String> {
-    let definitions = &request.parent.runtime.definitions;
+    let definitions = request.parent.runtime.definitions.kinds();
     let name = request.agent_type.as_deref().unwrap_or(GENERAL_PURPOSE);
     definitions.get(name).cloned().ok_or_else(|| {
         format!("There is no agent type {name:?}. The types are: {}.", definitions.names().join(", "))

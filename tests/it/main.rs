@@ -18,6 +18,7 @@ mod forks_resume;
 mod headless;
 mod hooks;
 mod input;
+mod kinds;
 mod limits;
 mod logs;
 mod mailbox;

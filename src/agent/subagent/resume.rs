@@ -79,7 +79,7 @@ where
 
 async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) -> Result<Prepared, String> {
     let runtime = &by.runtime;
-    let definitions = &runtime.definitions;
+    let definitions = runtime.definitions.kinds();
     let definition = match definitions.get(&meta.agent_type).or_else(|| definitions.get(GENERAL_PURPOSE)) {
         _ if meta.is_fork => fork::start::definition(&by.definition),
         Some(definition) => definition.clone(),

@@ -1,7 +1,7 @@
 //! `festoon agents`: which kinds of agents there are, where they stand, and what they resolve to.
 
 use crate::agent::definition_sources::{Discovery, Found, Source, discover};
-use crate::agent::definitions::Definitions;
+use crate::agent::definitions::Kinds;
 use crate::cli::args::Shared;
 use crate::cli::error::CliError;
 use crate::cli::mcp;
@@ -85,7 +85,7 @@ pub fn run(args: &Args, shared: Shared) -> Result<Option<ExitKind>, CliError> {
 }
 
 fn everything(discovery: &Discovery) -> Vec<Found> {
-    let built_in = Definitions::new(Vec::new());
+    let built_in = Kinds::new(Vec::new());
     let more = built_in.iter().map(|d| Found { definition: d.clone(), source: Source::BuiltIn, path: None });
     discovery.found.iter().cloned().chain(more).collect()
 }

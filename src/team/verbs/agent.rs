@@ -2,10 +2,11 @@
 
 use crate::agent::background::Launched;
 use crate::agent::core::AgentCore;
-use crate::agent::definitions::{COORDINATOR, GENERAL_PURPOSE};
+use crate::agent::definitions::{COORDINATOR, GENERAL_PURPOSE, Pace};
 use crate::agent::fork::FORK;
 use crate::agent::fork::rule::Forks;
 use crate::agent::fork::start::{self, ForkRequest};
+use crate::agent::kinds;
 use crate::agent::subagent::launch::launch;
 use crate::agent::subagent::{self, SubagentRequest};
 use crate::store::slug;
@@ -136,8 +137,8 @@ impl AgentTool {
             );
         }
         description.push_str("Give it everything it needs in the prompt. The kinds:");
-        for definition in core.runtime.definitions.iter().filter(|d| d.name != FORK) {
-            let _ = write!(description, "\n- {}: {}", definition.name, definition.description);
+        for line in kinds::lines(&core.runtime.definitions.kinds()) {
+            let _ = write!(description, "\n{line}");
         }
         description.push_str(forks(core.runtime.forks.of(&core.definition)));
         let schema = schema(supervisor.is_some(), background, core.runtime.forks.of(&core.definition));
@@ -167,6 +168,7 @@ impl AgentTool {
         if self.forks().takes(kind) && (kind.is_some() || input.name.is_none()) {
             return self.fork(input, call_id).await;
         }
+        self.core.look_for_kinds(Pace::AtOnce).await;
         match (&self.supervisor, &input.name) {
             (Some(supervisor), Some(_)) => self.start_teammate(supervisor, input, call_id).await,
             _ => self.run_subagent(input, call_id, context).await,
@@ -271,7 +273,7 @@ impl AgentTool {
     }
 
     async fn run_subagent(&self, input: Input, call_id: String, context: &ToolContext) -> ToolOutput {
-        let definitions = &self.core.runtime.definitions;
+        let definitions = self.core.runtime.definitions.kinds();
         let kind = input.subagent_type.as_deref().unwrap_or(GENERAL_PURPOSE);
         let Some(definition) = definitions.get(kind).cloned() else {
             return ToolOutput::error(format!(

@@ -1,0 +1,95 @@
+//! Kinds of agents from files that come and go while a session runs.
+
+use crate::support::model_server::{ModelServer, Part, call, call_as, gate, prompt, say};
+use crate::support::world::World;
+use serde_json::{Value, json};
+
+fn define(world: &World, name: &str, description: &str) {
+    let text = format!("---\nname: {name}\ndescription: {description}\n---\nYou are {name}.\n");
+    world.file(&format!(".festoon/agents/{name}.md"), &text);
+}
+
+fn agent(id: &str, kind: &str, prompt: &str) -> Part {
+    call_as(id, "Agent", json!({ "description": "a job", "prompt": prompt, "subagent_type": kind }))
+}
+
+fn look() -> Part {
+    call("Glob", json!({ "pattern": "*.none" }))
+}
+
+#[test]
+fn a_kind_that_is_new_is_announced_and_can_be_used_while_the_declarations_stay() {
+    let server = ModelServer::start();
+    let world = server.world();
+    define(&world, "old", "Was there");
+    server.on(prompt("ID:lead"), [[gate("begun"), look()].into()]);
+    server.on(
+        prompt("ID:lead").input("<agent-kinds>"),
+        [[agent("f", "fresh", "ID:fresh"), agent("g", "old", "ID:old")].into()],
+    );
+    server.on(prompt("ID:lead").input("fresh is here"), [say("Done.").into()]);
+    server.always(prompt("ID:lead"), [look()]);
+    server.on(prompt("ID:fresh"), [say("fresh is here").into()]);
+    let running = world.festoon(["-p", "ID:lead", "--output-format", "stream-json"]).start();
+    server.reached("begun");
+    define(&world, "fresh", "Came <later>");
+    std::fs::remove_file(world.project.join(".festoon/agents/old.md")).expect("removes");
+    world.file(".festoon/agents/bad.md", "---\nname: [\n---\n");
+    server.open("begun");
+    let done = running.wait();
+    done.code(0);
+    assert_eq!(done.result()["result"], "Done.");
+
+    let requests = server.of("ID:lead");
+    let told: Vec<String> = requests
+        .last()
+        .expect("a request")
+        .messages()
+        .iter()
+        .filter(|message| message["role"] == "user")
+        .flat_map(|message| message["content"].as_array().cloned().unwrap_or_default())
+        .filter_map(|block| block["text"].as_str().map(str::to_owned))
+        .filter(|text| text.starts_with("<agent-kinds>"))
+        .collect();
+    let wanted = "<agent-kinds>\nThe kinds of agents that Agent starts have changed.\nNew:\n- fresh: Came \
+                  &lt;later&gt;\nNot there any more:\nold\n</agent-kinds>";
+    assert_eq!(told, [wanted], "told once");
+    let declared: Vec<&Value> = requests.iter().map(|request| &request.body["tools"]).collect();
+    assert!(declared.windows(2).all(|pair| pair[0] == pair[1]), "the declarations are frozen");
+    assert!(declared[0].to_string().contains("- old: Was there"));
+    assert!(server.last_of("ID:fresh").system().contains("You are fresh."));
+    let (text, failed) = server.last_of("ID:lead").result("g");
+    assert!(failed && text.contains("no agent type \"old\"") && text.contains("fresh"), "{text}");
+    let notices: Vec<Value> = done.lines().into_iter().filter(|l| l["subtype"] == "notice").collect();
+    let bad: Vec<&str> =
+        notices.iter().filter_map(|n| n["text"].as_str()).filter(|text| text.contains("bad.md")).collect();
+    assert_eq!(bad.len(), 1, "{notices:#?}");
+    assert!(bad[0].contains("bad.md:2: "), "{bad:?}");
+    assert_eq!(world.check_transcripts(), 2);
+}
+
+#[test]
+fn a_file_that_is_changed_counts_at_the_next_use() {
+    let server = ModelServer::start();
+    let world = server.world();
+    define(&world, "helper", "Helps");
+    server.on(
+        prompt("ID:lead"),
+        [
+            [agent("a", "helper", "ID:first")].into(),
+            [gate("between"), agent("b", "helper", "ID:second")].into(),
+            say("Done.").into(),
+        ],
+    );
+    server.on(prompt("ID:first"), [say("one").into()]);
+    server.on(prompt("ID:second"), [say("two").into()]);
+    let running = world.festoon(["-p", "ID:lead"]).start();
+    server.reached("between");
+    world.file(".festoon/agents/helper.md", "---\nname: helper\ndescription: Helps\n---\nYou are another.\n");
+    server.open("between");
+    running.wait().code(0);
+    assert!(server.last_of("ID:first").system().contains("You are helper."));
+    assert!(server.last_of("ID:second").system().contains("You are another."));
+    let lead = String::from_utf8_lossy(&server.last_of("ID:lead").raw).into_owned();
+    assert!(!lead.contains("<agent-kinds>"), "nothing that the model needs to know has changed");
+}
