@@ -303,7 +303,7 @@ fn choose_tools(
 }
 
 /// A list of tools with those added that the tier always has.
-fn with_always(choice: &ToolChoice, always: &[String]) -> ToolChoice {
+pub fn with_always(choice: &ToolChoice, always: &[String]) -> ToolChoice {
     match choice {
         ToolChoice::List(names) if !names.iter().all(|n| n.starts_with('!')) => {
             let missing = always.iter().filter(|n| !names.contains(n));

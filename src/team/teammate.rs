@@ -45,6 +45,14 @@ use tokio_util::sync::CancellationToken;
 /// The tools a teammate has whatever its definition says (contract §16): without them it reaches nobody
 /// and sees no work.
 const ALWAYS: [&str; 5] = ["SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"];
+
+/// The tools a teammate of this mode has whatever its definition says. Who plans first must be able to
+/// present the plan.
+pub fn always_tools(mode: PermissionMode) -> Vec<String> {
+    let plans = (mode == PermissionMode::Plan).then_some(modes::EXIT_PLAN_MODE);
+    ALWAYS.into_iter().chain(plans).map(str::to_owned).collect()
+}
+
 /// A wait for a place that takes longer is told in the run record.
 const SAYS_THAT_IT_WAITS: Duration = Duration::from_millis(200);
 
@@ -206,9 +214,7 @@ impl Teammate {
         let addendum = include_str!("../agent/prompts/teammate.md")
             .replace("{name}", spec.name.as_str())
             .replace("{team}", spec.team.as_str());
-        // Who plans first must be able to present the plan.
-        let plans = (spec.permission_mode == PermissionMode::Plan).then(|| modes::EXIT_PLAN_MODE.to_owned());
-        let always_tools = ALWAYS.map(str::to_owned).into_iter().chain(plans).collect();
+        let always_tools = always_tools(spec.permission_mode);
         reporter.set_mode(spec.permission_mode);
         let plan = AgentPlan {
             context,

@@ -60,13 +60,7 @@ impl ToolSet {
         self.tools.is_empty()
     }
 
-    /// The part of this set that a definition chooses (spec §4), in this set's order, with the names
-    /// it asked for but did not get or that were taken away, for the notice at spawn.
-    ///
-    /// `disallowed` is applied first. A list means exactly these; `*` in it means all; entries
-    /// `!Name` take away, and a list of nothing else starts from all. A name may be a rule
-    /// (`Bash(git:*)`) and then means the tool: taking part of a tool away takes it away whole, which
-    /// errs on the safe side. `mcp__server` and `mcp__server__*` mean all tools of a server.
+    /// The part of this set that a definition chooses; see [`choose`].
     ///
     /// # Errors
     /// The names that led nowhere, when no tool is left.
@@ -75,37 +69,10 @@ impl ToolSet {
         choice: &ToolChoice,
         disallowed: &[String],
     ) -> Result<(Self, Vec<String>), Vec<String>> {
-        let listed: &[String] = match choice {
-            ToolChoice::All => &[],
-            ToolChoice::List(names) => names,
-        };
-        let (wanted, unwanted): (Vec<&str>, Vec<&str>) =
-            listed.iter().map(String::as_str).partition(|name| !name.starts_with('!'));
-        let refused: Vec<&str> =
-            disallowed.iter().map(String::as_str).chain(unwanted.iter().map(|name| &name[1..])).collect();
-        let all = match choice {
-            ToolChoice::All => true,
-            ToolChoice::List(names) => !names.is_empty() && (wanted.is_empty() || wanted.contains(&"*")),
-        };
-        let is_refused = |name: &str| refused.iter().any(|pattern| means(pattern, name));
-        let is_wanted = |name: &str| all || wanted.iter().any(|pattern| means(pattern, name));
-        let kept = |tool: &&Arc<dyn Tool>| {
-            let name = tool.spec().name.as_str();
-            is_wanted(name) && !is_refused(name)
-        };
-        let chosen = Self { tools: self.tools.iter().filter(kept).cloned().collect() };
-
-        let mut missing: Vec<String> = wanted
-            .iter()
-            .filter(|name| **name != "*" && !chosen.names().any(|has| means(name, has)))
-            .map(|name| (*name).to_owned())
-            .collect();
-        for name in self.names().filter(|name| is_wanted(name) && is_refused(name)) {
-            if !missing.iter().any(|known| known == name) {
-                missing.push(name.to_owned());
-            }
-        }
-        if chosen.is_empty() { Err(missing) } else { Ok((chosen, missing)) }
+        let names: Vec<&str> = self.names().collect();
+        let (chosen, missing) = choose(&names, choice, disallowed)?;
+        let kept = |tool: &&Arc<dyn Tool>| chosen.contains(&tool.spec().name.as_str());
+        Ok((Self { tools: self.tools.iter().filter(kept).cloned().collect() }, missing))
     }
 }
 
@@ -115,6 +82,50 @@ impl<'a> IntoIterator for &'a ToolSet {
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
+}
+
+/// What a definition chooses of the tools with these names (spec §4), in their order, with the names
+/// it asked for but did not get or that were taken away, for the notice at spawn.
+///
+/// `disallowed` is applied first. A list means exactly these; `*` in it means all; entries
+/// `!Name` take away, and a list of nothing else starts from all. A name may be a rule
+/// (`Bash(git:*)`) and then means the tool: taking part of a tool away takes it away whole, which
+/// errs on the safe side. `mcp__server` and `mcp__server__*` mean all tools of a server.
+///
+/// # Errors
+/// The names that led nowhere, when no tool is left.
+pub fn choose<'a>(
+    names: &[&'a str],
+    choice: &ToolChoice,
+    disallowed: &[String],
+) -> Result<(Vec<&'a str>, Vec<String>), Vec<String>> {
+    let listed: &[String] = match choice {
+        ToolChoice::All => &[],
+        ToolChoice::List(names) => names,
+    };
+    let (wanted, unwanted): (Vec<&str>, Vec<&str>) =
+        listed.iter().map(String::as_str).partition(|name| !name.starts_with('!'));
+    let refused: Vec<&str> =
+        disallowed.iter().map(String::as_str).chain(unwanted.iter().map(|name| &name[1..])).collect();
+    let all = match choice {
+        ToolChoice::All => true,
+        ToolChoice::List(names) => !names.is_empty() && (wanted.is_empty() || wanted.contains(&"*")),
+    };
+    let is_refused = |name: &str| refused.iter().any(|pattern| means(pattern, name));
+    let is_wanted = |name: &str| all || wanted.iter().any(|pattern| means(pattern, name));
+    let chosen: Vec<&str> =
+        names.iter().copied().filter(|name| is_wanted(name) && !is_refused(name)).collect();
+    let mut missing: Vec<String> = wanted
+        .iter()
+        .filter(|name| **name != "*" && !chosen.iter().any(|has| means(name, has)))
+        .map(|name| (*name).to_owned())
+        .collect();
+    for name in names.iter().filter(|name| is_wanted(name) && is_refused(name)) {
+        if !missing.iter().any(|known| known == name) {
+            missing.push((*name).to_owned());
+        }
+    }
+    if chosen.is_empty() { Err(missing) } else { Ok((chosen, missing)) }
 }
 
 /// Whether a choice could include a tool whose name begins with `start` (`mcp__server__`): whether it is

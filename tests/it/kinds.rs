@@ -93,3 +93,55 @@ fn a_file_that_is_changed_counts_at_the_next_use() {
     let lead = String::from_utf8_lossy(&server.last_of("ID:lead").raw).into_owned();
     assert!(!lead.contains("<agent-kinds>"), "nothing that the model needs to know has changed");
 }
+
+#[test]
+fn what_a_kind_resolves_to_is_shown_for_every_tier() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let text = "---\nname: tester\ndescription: Runs tests\ntools: Read, Bash(cargo test:*), Agent, NoSuchTool\n\
+                model: fast\npermissionMode: plan\nmaxTurns: 7\n---\nYou test.\n";
+    world.file(".festoon/agents/tester.md", text);
+    let start = |id: &str, more: Value| {
+        let mut input = json!({ "description": "a job", "prompt": id, "subagent_type": "tester" });
+        input.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+        call("Agent", input)
+    };
+    server.on(
+        prompt("ID:lead"),
+        [[
+            start("ID:sub", json!({})),
+            start("ID:back", json!({ "run_in_background": true })),
+            start("ID:mate", json!({ "name": "mate" })),
+        ]
+        .into()],
+    );
+    server.always(prompt("ID:lead"), say("Ok."));
+    for id in ["ID:sub", "ID:back", "ID:mate"] {
+        server.on(prompt(id), [say("Here.").into()]);
+    }
+    world.festoon(["-p", "ID:lead"]).run().code(0);
+    let shown = world.festoon(["agents", "show", "tester", "--json"]).run();
+    let shown: Value = serde_json::from_str(&shown.code(0).stdout).expect("JSON");
+    for (id, key) in [("ID:sub", "tools"), ("ID:back", "toolsInBackground"), ("ID:mate", "toolsAsTeammate")] {
+        let request = server.last_of(id);
+        assert_eq!(json!(request.tools()), shown[key], "{id}");
+        assert_eq!(
+            Some(format!("anthropic:{}", request.body["model"].as_str().expect("a model"))).as_deref(),
+            shown["modelHere"].as_str()
+        );
+        assert!(request.system().contains(shown["systemPrompt"].as_str().expect("text")), "{id}");
+    }
+    assert_eq!(world.members()[0]["permissionMode"], shown["permissionModeHere"]);
+    let said = ["source", "model", "permissionMode", "maxTurns"].map(|key| shown[key].clone());
+    assert_eq!(json!(said), json!(["project", "fast", "plan", 7]));
+    // A kind with all tools shows all that its agents are declared, in every tier.
+    let shown = world.festoon(["agents", "show", "general-purpose", "--json"]).run();
+    let shown: Value = serde_json::from_str(&shown.code(0).stdout).expect("JSON");
+    let main = server.last_of("ID:lead");
+    let declared: Vec<&str> = main.tools();
+    for tool in shown["tools"].as_array().expect("tools") {
+        assert!(declared.contains(&tool.as_str().expect("a name")), "{tool} is none of the main agent's");
+    }
+    let text = world.festoon(["agents", "show", "tester"]).run().code(0).stdout.clone();
+    assert!(text.contains("permissionModeHere") && text.ends_with("You test.\n"), "{text}");
+}

@@ -1,5 +1,7 @@
 //! `festoon agents`: which kinds of agents there are, where they stand, and what they resolve to.
 
+mod effective;
+
 use crate::agent::definition_sources::{Discovery, Found, Source, discover};
 use crate::agent::definitions::Kinds;
 use crate::cli::args::Shared;
@@ -8,11 +10,9 @@ use crate::cli::mcp;
 use crate::cli::out::Out;
 use crate::cli::setup::Setup;
 use crate::cli::words;
-use crate::tools;
-use crate::tools::set::ToolSet;
-use crate::wire::definition::AgentDefinition;
 use crate::wire::error::ExitKind;
 use clap::Subcommand;
+use effective::Tier;
 use serde_json::{Value, json};
 
 /// The arguments.
@@ -68,7 +68,7 @@ pub fn run(args: &Args, shared: Shared) -> Result<Option<ExitKind>, CliError> {
                 let names: Vec<&str> = all.iter().map(|f| f.definition.name.as_str()).collect();
                 return Err(CliError::usage(format!("there is no agent {name:?}"), names.join(", ")));
             };
-            show(&mut out, found, as_json)?;
+            show(&mut out, &setup, found, as_json)?;
             Ok(None)
         }
         Verb::Check => {
@@ -96,41 +96,42 @@ fn complain(discovery: &Discovery) {
     }
 }
 
-/// The tools it gets of those that act on the world; a definition that gets none says which names failed.
-fn tool_names(definition: &AgentDefinition) -> Result<Vec<String>, Vec<String>> {
-    let (tools, _) = ToolSet::new(tools::all()).select(&definition.tools, &definition.disallowed_tools)?;
-    Ok(tools.names().map(str::to_owned).collect())
-}
-
+/// A row of the listing (contract §15).
 fn row(found: &Found) -> Value {
     let definition = &found.definition;
+    let tools = effective::tools(definition, Tier::Subagent).unwrap_or_default();
     json!({
         "name": definition.name, "source": found.source.as_str(), "path": found.path,
-        "description": definition.description, "tools": tool_names(definition).unwrap_or_default(),
+        "description": definition.description, "tools": tools,
         "model": definition.model.as_deref().unwrap_or("inherit"), "permissionMode": definition.permission_mode,
     })
 }
 
-fn show(out: &mut Out, found: &Found, as_json: bool) -> Result<(), CliError> {
+/// One with everything it says, what that comes to here, and its prompt last.
+fn show(out: &mut Out, setup: &Setup, found: &Found, as_json: bool) -> Result<(), CliError> {
     let mut value = row(found);
-    let definition = &found.definition;
     if let Some(value) = value.as_object_mut() {
-        value.insert("disallowedTools".into(), json!(definition.disallowed_tools));
-        value.insert("maxTurns".into(), json!(definition.max_turns));
-        value.insert("omitInstructions".into(), json!(definition.omit_instructions));
-        value.insert("systemPrompt".into(), json!(definition.system_prompt));
+        effective::add(value, setup, found)?;
     }
     if as_json {
         out.json(&value)?;
         return Ok(());
     }
     let bold = anstyle::Style::new().bold();
-    for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| *key != "systemPrompt") {
-        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        out.line(format!("{bold}{key:<16}{bold:#} {}", words::line(&shown)))?;
+    for (key, value) in value.as_object().into_iter().flatten() {
+        let shown = match value {
+            Value::Null => continue,
+            _ if key == "systemPrompt" => continue,
+            Value::String(text) => text.clone(),
+            Value::Array(list) if list.iter().all(Value::is_string) => {
+                list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+            }
+            other => other.to_string(),
+        };
+        out.line(format!("{bold}{key:<18}{bold:#} {}", words::line(&shown)))?;
     }
     out.line("")?;
-    for line in definition.system_prompt.lines() {
+    for line in found.definition.system_prompt.lines() {
         out.line(words::line(line))?;
     }
     Ok(())

@@ -18,6 +18,28 @@ use crate::agent::runtime::Toolkit;
 use crate::tools::tool::Tool;
 use std::sync::{Arc, OnceLock};
 
+/// The tools that act on agents and tasks, in the order of their declaration.
+const OWN: [&str; 11] = [
+    "AskUserQuestion",
+    "EnterPlanMode",
+    "ExitPlanMode",
+    "Agent",
+    "TaskOutput",
+    "TaskStop",
+    "SendMessage",
+    "TaskCreate",
+    "TaskGet",
+    "TaskList",
+    "TaskUpdate",
+];
+
+/// The names of all tools that an agent of a team could have, in the order of their declaration, those of MCP
+/// servers left out.
+pub fn names(world: &[Arc<dyn Tool>]) -> Vec<String> {
+    let world = world.iter().map(|tool| tool.spec().name.clone());
+    world.chain(OWN.map(str::to_owned)).collect()
+}
+
 /// Makes the tools of every agent: the ones that act on the world, then the ones that act on agents.
 pub struct Kit {
     world: Vec<Arc<dyn Tool>>,
