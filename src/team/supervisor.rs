@@ -116,11 +116,14 @@ impl Supervisor {
         supervisor
     }
 
-    /// Starts a teammate; returns once it is ready, or failed and cleaned up.
-    pub async fn spawn(&self, request: TeammateRequest) -> Result<Spawned, String> {
+    /// Orders a teammate; the future ends once it is ready, or failed and cleaned up. Members join in the
+    /// order in which they were ordered, whenever their futures are awaited.
+    pub fn spawn(&self, request: TeammateRequest) -> impl Future<Output = Result<Spawned, String>> + use<> {
         let (done, outcome) = oneshot::channel();
         self.order(Order::Spawn(request, done));
-        outcome.await.unwrap_or_else(|_| Err("the leader is ending; nothing was started".to_owned()))
+        async {
+            outcome.await.unwrap_or_else(|_| Err("the leader is ending; nothing was started".to_owned()))
+        }
     }
 
     /// Asks a teammate to end and goes on; what becomes of it is told to the leader.

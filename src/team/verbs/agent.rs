@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::sync::{Mutex, MutexGuard};
 
 /// What the tool says of forks.
 fn forks(rule: Forks) -> &'static str {
@@ -113,6 +114,8 @@ pub struct AgentTool {
     core: Arc<AgentCore>,
     supervisor: Option<Supervisor>,
     spec: ToolSpec,
+    /// Held from the look at the kinds until a teammate has been ordered.
+    starts: Mutex<()>,
 }
 
 impl AgentTool {
@@ -143,7 +146,7 @@ impl AgentTool {
         description.push_str(forks(core.runtime.forks.of(&core.definition)));
         let schema = schema(supervisor.is_some(), background, core.runtime.forks.of(&core.definition));
         let spec = ToolSpec { name: "Agent".to_owned(), description, schema: schema.into() };
-        Self { core, supervisor, spec }
+        Self { core, supervisor, spec, starts: Mutex::new(()) }
     }
 
     fn forks(&self) -> Forks {
@@ -168,14 +171,25 @@ impl AgentTool {
         if self.forks().takes(kind) && (kind.is_some() || input.name.is_none()) {
             return self.fork(input, call_id).await;
         }
+        // One after the other, so that the members of a message join in the order of its calls.
+        let turn = self.starts.lock().await;
         self.core.look_for_kinds(Pace::AtOnce).await;
         match (&self.supervisor, &input.name) {
-            (Some(supervisor), Some(_)) => self.start_teammate(supervisor, input, call_id).await,
-            _ => self.run_subagent(input, call_id, context).await,
+            (Some(supervisor), Some(_)) => self.start_teammate(supervisor, input, call_id, turn).await,
+            _ => {
+                drop(turn);
+                self.run_subagent(input, call_id, context).await
+            }
         }
     }
 
-    async fn start_teammate(&self, supervisor: &Supervisor, input: Input, call_id: String) -> ToolOutput {
+    async fn start_teammate(
+        &self,
+        supervisor: &Supervisor,
+        input: Input,
+        call_id: String,
+        turn: MutexGuard<'_, ()>,
+    ) -> ToolOutput {
         let own = &self.core.context.team;
         if let Some(team) = input.team_name.as_deref().filter(|t| *t != own.as_str()) {
             return ToolOutput::error(format!(
@@ -195,7 +209,9 @@ impl AgentTool {
             isolation: input.isolation,
             cwd: input.cwd,
         };
-        match supervisor.spawn(request).await {
+        let spawning = supervisor.spawn(request);
+        drop(turn);
+        match spawning.await {
             Ok(spawned) => {
                 let member = spawned.member;
                 let mut text = format!(
