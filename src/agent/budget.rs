@@ -73,7 +73,7 @@ impl Budget {
 
     /// Counts what a response has used.
     pub async fn count(&self, agent: &AgentContext, model: &str, used: Used) -> Result<(), StoreError> {
-        let (id, label, model) = (agent.id.to_string(), agent.label().to_owned(), model.to_owned());
+        let (id, label, model) = (agent.id().to_string(), agent.label().to_owned(), model.to_owned());
         self.shared.with(move |ledger| ledger.count(&id, &label, &model, used)).await
     }
 

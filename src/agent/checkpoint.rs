@@ -99,7 +99,7 @@ impl BeforeChange for Keeper {
 
     fn keep(&self, path: &Path, former: &Former) {
         let core = &self.0;
-        let why = match core.runtime.checkpoints.keep(path, former, core.context.id.as_str()) {
+        let why = match core.runtime.checkpoints.keep(path, former, core.context.id().as_str()) {
             Ok(None) => return,
             Ok(Some(why)) => why,
             Err(error) => error.to_string(),

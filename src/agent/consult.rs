@@ -91,7 +91,7 @@ pub fn refuse(core: &AgentCore, call: &ToolCall, tool: &str, why: &str, nobody_t
         tool_name: tool.to_owned(),
         tool_use_id: call.id.clone(),
         tool_input: call.input.clone(),
-        agent_id: core.context.id.to_string(),
+        agent_id: core.context.id().to_string(),
         reason: why.to_owned(),
         nobody_to_ask,
     });

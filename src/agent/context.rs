@@ -3,6 +3,7 @@
 use crate::wire::ids::{AgentId, AgentName, BackgroundId, SessionId, TeamName};
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
@@ -30,8 +31,8 @@ impl Tier {
 /// The identity of one agent.
 #[derive(Debug, Clone)]
 pub struct AgentContext {
-    /// Its id.
-    pub id: AgentId,
+    /// The id it was made with; [`Self::id`] is the one it has.
+    pub made_as: AgentId,
     /// Its name in the team; `None` for subagents.
     pub name: Option<AgentName>,
     /// The definition it runs.
@@ -39,7 +40,7 @@ pub struct AgentContext {
     /// How it stands to the others.
     pub tier: Tier,
     /// The team it belongs to or works below.
-    pub team: TeamName,
+    pub team: TeamLabel,
     /// The named agent it is or works below: whose inbox takes answers meant for it.
     pub root: AgentName,
     /// That agent's incarnation.
@@ -62,7 +63,34 @@ pub struct AgentContext {
     pub cwd: PathBuf,
 }
 
+/// The name of a team as all agents of a process see it: its leader may name it while nobody is in it.
+/// Cloning copies a pointer.
+#[derive(Debug, Clone)]
+pub struct TeamLabel(Arc<RwLock<TeamName>>);
+
+impl TeamLabel {
+    /// A team that is called so.
+    pub fn new(name: TeamName) -> Self {
+        Self(Arc::new(RwLock::new(name)))
+    }
+    /// What it is called now.
+    pub fn get(&self) -> TeamName {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// Names it anew, for all who share it.
+    pub fn set(&self, name: TeamName) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+}
+
 impl AgentContext {
+    /// Its id. The main agent's follows the name of its team.
+    pub fn id(&self) -> AgentId {
+        match self.tier {
+            Tier::Main => AgentId::member(&self.root, &self.team.get()),
+            Tier::Teammate | Tier::Subagent => self.made_as.clone(),
+        }
+    }
     /// What people call it: its name, else its type.
     pub fn label(&self) -> &str {
         self.name.as_ref().map_or(self.agent_type.as_str(), AgentName::as_str)
@@ -77,5 +105,5 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    tokio::spawn(task.instrument(tracing::info_span!("agent", id = %context.id)))
+    tokio::spawn(task.instrument(tracing::info_span!("agent", id = %context.id())))
 }

@@ -48,7 +48,7 @@ pub struct AgentCore {
 
 impl std::fmt::Debug for AgentCore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "AgentCore({})", self.context.id)
+        write!(f, "AgentCore({})", self.context.id())
     }
 }
 

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone)]
 pub struct Scene<'a> {
     /// The agent.
-    pub agent_id: &'a AgentId,
+    pub agent_id: AgentId,
     /// What kind it is.
     pub agent_type: &'a str,
     /// The main session it belongs to.
@@ -279,7 +279,7 @@ impl AgentCore {
     fn scene(&self) -> Scene<'_> {
         let context = &self.context;
         Scene {
-            agent_id: &context.id,
+            agent_id: context.id(),
             agent_type: &context.agent_type,
             session: &context.session,
             transcript: transcript_of(&self.runtime.paths, context),
@@ -297,7 +297,7 @@ fn transcript_of(paths: &Paths, context: &AgentContext) -> PathBuf {
     let project = paths.project(&context.session_cwd);
     match context.tier {
         Tier::Main => project.transcript(&context.session),
-        Tier::Teammate => project.member_sidechain(&context.session, &context.id, context.incarnation),
-        Tier::Subagent => project.sidechain(&context.session, &context.id),
+        Tier::Teammate => project.member_sidechain(&context.session, &context.id(), context.incarnation),
+        Tier::Subagent => project.sidechain(&context.session, &context.id()),
     }
 }

@@ -128,7 +128,7 @@ pub fn background(core: &AgentCore) -> Vec<Kept> {
     let mut text = String::new();
     for view in core.runtime.background.views() {
         let record = view.record;
-        if record.launched_by == core.context.id && !record.state.is_over() {
+        if record.launched_by == core.context.id() && !record.state.is_over() {
             let (id, state, what) = (&record.task_id, record.state.as_str(), escape(&record.description));
             let _ =
                 writeln!(text, "- {id} ({}, {state} since {}): {what}", record.kind.as_str(), record.since);

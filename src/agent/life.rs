@@ -53,7 +53,7 @@ async fn next(
     loop {
         changes.borrow_and_update();
         // In this order: a notification is stored before its task counts as over.
-        let waits_for_tasks = background.launched_by(&core.context.id) > 0;
+        let waits_for_tasks = background.launched_by(&core.context.id()) > 0;
         if has_mail(mailbox).await {
             return tokio::select! {
                 biased;

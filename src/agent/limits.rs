@@ -12,7 +12,7 @@ use super::events::AgentEvent;
 use super::ports::Changes;
 use crate::store::error::StoreError;
 use crate::store::ledger::{Granted, Ledger};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Shared {
         mut job: impl FnMut(&Ledger) -> Result<Option<T>, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let ledger = Arc::clone(&self.ledger);
-        self.disk.attempt(self.file(), move || job(&ledger)).await
+        self.disk.attempt(&self.file(), move || job(&ledger)).await
     }
 
     /// The same for whoever cannot wait.
@@ -62,11 +62,11 @@ impl Shared {
         mut job: impl FnMut(&Ledger) -> Result<Option<T>, StoreError> + Send + 'static,
     ) {
         let ledger = Arc::clone(&self.ledger);
-        self.disk.later(self.file(), move || job(&ledger));
+        self.disk.later(&self.file(), move || job(&ledger));
     }
 
     /// The ledger's file.
-    pub fn file(&self) -> &Path {
+    pub fn file(&self) -> PathBuf {
         self.ledger.file()
     }
 

@@ -282,7 +282,7 @@ fn deny(core: &AgentCore, call: &ToolUse, input: &Value, why: &str, nobody_to_as
         tool_name: call.name.clone(),
         tool_use_id: call.id.clone(),
         tool_input: input.clone(),
-        agent_id: core.context.id.to_string(),
+        agent_id: core.context.id().to_string(),
         reason: why.to_owned(),
         nobody_to_ask,
     });

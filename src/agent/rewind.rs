@@ -264,7 +264,7 @@ impl Agent {
         if is_as_wanted(&now, wanted.as_ref()) {
             return Ok(Put::AsItWas);
         }
-        let kept = self.core.runtime.checkpoints.keep(path, &now, self.core.context.id.as_str());
+        let kept = self.core.runtime.checkpoints.keep(path, &now, self.core.context.id().as_str());
         if let Some(why) = kept.map_err(|e| e.to_string())? {
             return Err(format!("what it is now could not be kept: {why}"));
         }

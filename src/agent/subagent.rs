@@ -109,8 +109,8 @@ pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOu
         Ok((mut built, meta_path, meta, worktree)) => {
             counted.stays();
             let context = Arc::clone(&built.agent.core().context);
-            let Some(inside) = runtime.background.enter(&context.id) else {
-                return ToolOutput::error(format!("The agent {} is running already.", context.id));
+            let Some(inside) = runtime.background.enter(&context.id()) else {
+                return ToolOutput::error(format!("The agent {} is running already.", context.id()));
             };
             let event = AgentEvent::ChildStarted(Arc::clone(&context), request.description.clone());
             runtime.observer.event(&parent.context, &event);
@@ -157,7 +157,7 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
     let (worktree, cwd, more) =
         isolate(&parent, request.isolation.or(definition.isolation), cwd, &id).await?;
     let context = AgentContext {
-        id: id.clone(),
+        made_as: id.clone(),
         name: None,
         agent_type: definition.name.clone(),
         tier: Tier::Subagent,
@@ -185,7 +185,7 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
         agent_type: definition.name.clone(),
         description: request.description.clone(),
         tool_use_id: Some(request.tool_use_id.clone()),
-        parent_agent_id: parent.context.id.clone(),
+        parent_agent_id: parent.context.id().clone(),
         parent_session_id: context.session.clone(),
         is_fork: false,
         depth: context.depth,
@@ -279,8 +279,8 @@ async fn make(prepared: Prepared, slot: Option<Slot>) -> Result<Built, String> {
     let project = runtime.paths.project(&context.session_cwd);
     let plan = AgentPlan {
         max_rounds: definition.max_turns,
-        transcript: project.sidechain(&context.session, &context.id),
-        prefix_file: Some(project.member_prefix(&context.session, &context.id, 1)),
+        transcript: project.sidechain(&context.session, &context.id()),
+        prefix_file: Some(project.member_prefix(&context.session, &context.id(), 1)),
         context,
         definition,
         model,
@@ -385,7 +385,7 @@ fn result(
     };
     text.push_str(&place);
     if !definition.one_shot {
-        let id = &built.agent.core().context.id;
+        let id = &built.agent.core().context.id();
         text.push_str(&format!(
             "\n\nagentId: {id} (use SendMessage with to: '{id}' to continue this agent)\n\
              <usage>total_tokens: {}\ntool_uses: {}\nduration_ms: {}</usage>",

@@ -261,7 +261,7 @@ fn make_runtime(
     let forks = forks::rule(settings, asks);
     let background = background(setup, team, &slots, &observer, progress, forks == Forks::Implicit);
     let options = setup.connect_options();
-    let environment = Arc::new(setup.environment.for_tools(&settings.env, team.name.as_str()));
+    let environment = Arc::new(setup.environment.for_tools(&settings.env, team.name().as_str()));
     let mcp = mcp::start(servers, &environment, options.http.clone(), &setup.cwd);
     let web = SharedWeb::new(options.http.clone());
     let models = Models {
@@ -378,7 +378,7 @@ pub fn private_socket(team: &Team) -> String {
     // The same for every leader of the team, so that panes are found again; another state root is
     // another team, whatever its name.
     let root = Sha256::digest(team.paths.dir().as_os_str().as_encoded_bytes());
-    format!("festoon-{}-{:02x}{:02x}{:02x}", team.name, root[0], root[1], root[2])
+    format!("festoon-{}-{:02x}{:02x}{:02x}", team.name(), root[0], root[1], root[2])
 }
 
 struct InProcess(Host);
@@ -693,11 +693,11 @@ fn main_definition(setup: &Setup, definitions: &Kinds) -> Result<AgentDefinition
 
 pub(super) fn lead_context(setup: &Setup, team: &Team, id: &SessionId) -> AgentContext {
     AgentContext {
-        id: AgentId::member(&AgentName::team_lead(), &team.name),
+        made_as: AgentId::member(&AgentName::team_lead(), &team.name()),
         name: Some(AgentName::team_lead()),
         agent_type: definitions::MAIN.to_owned(),
         tier: Tier::Main,
-        team: team.name.clone(),
+        team: team.label.clone(),
         root: AgentName::team_lead(),
         incarnation: 1,
         color: None,
@@ -714,7 +714,7 @@ pub(super) fn lead_context(setup: &Setup, team: &Team, id: &SessionId) -> AgentC
 fn lead_record(team: &Team, run_id: &RunId, model: String) -> Result<RunRecord, CliError> {
     let process =
         process::current().map_err(|e| CliError::new(ExitKind::Failed, "process", e.to_string(), ""))?;
-    let id = AgentId::member(&AgentName::team_lead(), &team.name);
+    let id = AgentId::member(&AgentName::team_lead(), &team.name());
     Ok(RunRecord { model: Some(model), ..RunRecord::starting(&id, 1, run_id, process, clock::now()) })
 }
 

@@ -205,7 +205,7 @@ fn init(session: &Session) -> serde_json::Value {
         "type": "system", "subtype": "init", "session_id": session.id,
         "cwd": core.context.cwd, "model": core.model.full, "tools": core.tool_names(),
         "agents": session.runtime.definitions.kinds().names(), "permission_mode": core.permissions.mode(),
-        "team": session.team.name, "backend": session.backend, "backend_reason": session.backend_reason,
+        "team": session.team.name(), "backend": session.backend, "backend_reason": session.backend_reason,
         "version": env!("CARGO_PKG_VERSION"),
     })
 }

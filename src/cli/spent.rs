@@ -64,7 +64,7 @@ pub async fn seed(team: &Team, runtime: &Runtime, model: &str, leader: Used) -> 
         .map(|(member, used)| (member.agent_id, member.agent_name.to_string(), member.model, used))
         .collect();
     let lead = AgentName::team_lead();
-    rows.push((AgentId::member(&lead, &team.name), lead.to_string(), model.to_owned(), leader));
+    rows.push((AgentId::member(&lead, &team.name()), lead.to_string(), model.to_owned(), leader));
     rows.retain(|(.., used)| *used != Used::default());
     let count = move |file: &mut LedgerFile| {
         for (id, label, model, used) in &rows {

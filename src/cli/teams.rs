@@ -44,6 +44,7 @@ impl Desk {
 pub struct TeamView {
     /// Its files.
     pub paths: TeamPaths,
+    name: TeamName,
     /// Its roster; `None` when that cannot be read.
     pub roster: Option<Open<TeamFile>>,
     /// Whether a process holds the leader's lock, or its record's process lives.
@@ -74,7 +75,7 @@ impl TeamView {
             keep(error);
             None
         });
-        let shared = watch::is_network_fs(paths.dir());
+        let shared = watch::is_network_fs(&paths.dir());
         let lead = AgentName::team_lead();
         // A lock whose holder's process is gone is that of a new leader, or is about to be let go.
         let lead_gone = match said.get(&lead) {
@@ -86,8 +87,9 @@ impl TeamView {
             keep(error);
             false
         });
+        let team = paths.name();
         let judged = |name: &AgentName, member: Option<&Member>| {
-            let known = Known { team: paths.name(), name, member, leader_holds: holds };
+            let known = Known { team: &team, name, member, leader_holds: holds };
             judge(&known, said.get(name), |process| see(process, shared))
         };
         let mut rows = vec![judged(&lead, None)];
@@ -127,12 +129,12 @@ impl TeamView {
             }
         }
         let leader_alive = holds || rows[0].lives;
-        Self { paths, roster, leader_alive, rows, ledger, troubles }
+        Self { name: team, paths, roster, leader_alive, rows, ledger, troubles }
     }
 
     /// Its name.
     pub fn name(&self) -> &TeamName {
-        self.paths.name()
+        &self.name
     }
     /// The name as given.
     pub fn display(&self) -> &str {

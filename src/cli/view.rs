@@ -166,7 +166,7 @@ impl<S: LineSink> View<S> {
 impl<S: LineSink> Observer for View<S> {
     fn event(&self, agent: &AgentContext, event: &AgentEvent) {
         let is_main = match &self.title {
-            Some(title) => agent.id.as_str() == title,
+            Some(title) => agent.id().as_str() == title,
             None => agent.name.is_some(),
         };
         let indent = if is_main { "" } else { "  " };

@@ -15,7 +15,7 @@ use crate::wire::settings::Durability;
 
 /// Appends an event.
 pub fn append(team: &TeamPaths, event: &Event) -> Result<(), StoreError> {
-    team.check(team.dir())?;
+    team.check(&team.dir())?;
     let path = team.events();
     let line = jsonl::encode(&path, event)?;
     let mut file = own::open_or_make(&path, Open::Append)?;

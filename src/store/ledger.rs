@@ -19,9 +19,7 @@ use std::path::{Path, PathBuf};
 /// The ledger of a team, as one of its processes uses it.
 #[derive(Clone)]
 pub struct Ledger {
-    file: PathBuf,
-    lock: PathBuf,
-    temp: PathBuf,
+    team: TeamPaths,
     me: ProcessId,
     is_alive: fn(&ProcessId) -> bool,
 }
@@ -43,32 +41,35 @@ pub enum Granted {
 impl Ledger {
     /// The ledger of `team`, for the process `me`; `is_alive` says whether another one still runs.
     pub fn new(team: &TeamPaths, me: ProcessId, is_alive: fn(&ProcessId) -> bool) -> Self {
-        let dir = team.dir();
-        Self { file: team.ledger(), lock: team.ledger_lock(), temp: dir.join(".ledger.tmp"), me, is_alive }
+        Self { team: team.clone(), me, is_alive }
     }
 
     /// The file.
-    pub fn file(&self) -> &Path {
-        &self.file
+    pub fn file(&self) -> PathBuf {
+        self.team.ledger()
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.team.ledger_lock()
     }
 
     /// What it says. No lock: the file is replaced whole.
     pub fn read(&self) -> Result<LedgerFile, StoreError> {
-        let found: Option<Open<LedgerFile>> = atomic::read_json(&self.file)?;
-        let found = found.ok_or_else(|| StoreError::NotFound { path: self.file.clone() })?;
-        check(&self.file, &found)?;
+        let found: Option<Open<LedgerFile>> = atomic::read_json(&self.file())?;
+        let found = found.ok_or_else(|| StoreError::NotFound { path: self.file() })?;
+        check(&self.file(), &found)?;
         Ok(found.known)
     }
 
     /// Sets the bounds, for the leader that begins. A file that is missing is made from `earlier`, which is
     /// what the session's earlier runs left, or from nothing; says whether it was made from nothing.
     pub fn begin(&self, bounds: Bounds, earlier: Option<LedgerFile>) -> Result<Option<bool>, StoreError> {
-        lock::with_locked_file(&self.lock, Missing::Make, Patience::Once, |_| {
-            let found: Option<Open<LedgerFile>> = atomic::read_json(&self.file)?;
+        lock::with_locked_file(&self.lock(), Missing::Make, Patience::Once, |_| {
+            let found: Option<Open<LedgerFile>> = atomic::read_json(&self.file())?;
             let is_new = found.is_none() && earlier.is_none();
             let earlier = || earlier.unwrap_or_else(|| LedgerFile::new(bounds.clone()));
             let mut file = found.unwrap_or_else(|| Open::new(earlier()));
-            check(&self.file, &file)?;
+            check(&self.file(), &file)?;
             file.limits = bounds;
             file.holders.retain(|holder| (self.is_alive)(&holder.process));
             self.write(&file)?;
@@ -78,10 +79,10 @@ impl Ledger {
 
     /// Changes the file under its lock.
     pub fn update<T>(&self, change: impl FnOnce(&mut LedgerFile) -> T) -> Result<Option<T>, StoreError> {
-        lock::with_locked_file(&self.lock, Missing::Make, Patience::Once, |_| {
-            let found: Option<Open<LedgerFile>> = atomic::read_json(&self.file)?;
-            let mut file = found.ok_or_else(|| StoreError::NotFound { path: self.file.clone() })?;
-            check(&self.file, &file)?;
+        lock::with_locked_file(&self.lock(), Missing::Make, Patience::Once, |_| {
+            let found: Option<Open<LedgerFile>> = atomic::read_json(&self.file())?;
+            let mut file = found.ok_or_else(|| StoreError::NotFound { path: self.file() })?;
+            check(&self.file(), &file)?;
             let before = file.known.clone();
             let done = change(&mut file.known);
             if file.known != before {
@@ -139,8 +140,14 @@ impl Ledger {
     }
 
     fn write(&self, file: &Open<LedgerFile>) -> Result<(), StoreError> {
-        let bytes = atomic::pretty(&self.file, file)?;
-        atomic::replace_locked(&self.file, &self.temp, &bytes, Durability::Process).map(drop)
+        let bytes = atomic::pretty(&self.file(), file)?;
+        atomic::replace_locked(
+            &self.file(),
+            &self.team.dir().join(".ledger.tmp"),
+            &bytes,
+            Durability::Process,
+        )
+        .map(drop)
     }
 }
 

@@ -13,6 +13,7 @@ pub mod cleanup;
 pub mod clock;
 pub mod error;
 pub mod events;
+pub mod exchange;
 pub mod history;
 pub mod inbox;
 pub mod jsonl;

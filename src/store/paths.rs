@@ -13,7 +13,7 @@ use crate::wire::task::TaskId;
 use directories::ProjectDirs;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// The variable that moves everything to one directory.
 pub const HOME_VARIABLE: &str = "FESTOON_HOME";
@@ -99,7 +99,8 @@ impl Paths {
 
     /// One team.
     pub fn team(&self, name: &TeamName) -> TeamPaths {
-        TeamPaths { paths: self.clone(), name: name.clone(), dir: self.teams().join(name.as_str()) }
+        let place = Place { name: name.clone(), dir: self.teams().join(name.as_str()) };
+        TeamPaths { paths: self.clone(), place: Arc::new(RwLock::new(place)) }
     }
 
     /// The sessions of one working directory, which should be absolute with its links resolved.
@@ -156,41 +157,56 @@ impl Paths {
 }
 
 /// The files of one team.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct TeamPaths {
     paths: Paths,
+    /// Shared by all clones: a leader may give its team another name while nobody is in it.
+    place: Arc<RwLock<Place>>,
+}
+
+#[derive(Debug, Clone)]
+struct Place {
     name: TeamName,
     dir: PathBuf,
 }
 
 impl TeamPaths {
+    fn place(&self) -> RwLockReadGuard<'_, Place> {
+        self.place.read().unwrap_or_else(PoisonError::into_inner)
+    }
     /// The team's name.
-    pub fn name(&self) -> &TeamName {
-        &self.name
+    pub fn name(&self) -> TeamName {
+        self.place().name.clone()
     }
     /// The roots it belongs to.
     pub fn paths(&self) -> &Paths {
         &self.paths
     }
     /// Its directory.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    pub fn dir(&self) -> PathBuf {
+        self.place().dir.clone()
+    }
+    /// From now on this, and all that was cloned from it, means the team `name`. Paths that were taken
+    /// before stay what they were.
+    pub(super) fn move_to(&self, name: &TeamName) {
+        let place = Place { name: name.clone(), dir: self.paths.teams().join(name.as_str()) };
+        *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
     }
     /// `team.json`
     pub fn team_file(&self) -> PathBuf {
-        self.dir.join("team.json")
+        self.dir().join("team.json")
     }
     /// The lock of `team.json`.
     pub fn team_lock(&self) -> PathBuf {
-        self.dir.join("team.lock")
+        self.dir().join("team.lock")
     }
     /// Held by the leader's process for its life.
     pub fn leader_lock(&self) -> PathBuf {
-        self.dir.join("leader.lock")
+        self.dir().join("leader.lock")
     }
     /// All inboxes.
     pub fn inboxes(&self) -> PathBuf {
-        self.dir.join("inboxes")
+        self.dir().join("inboxes")
     }
     /// An agent's inbox.
     pub fn inbox(&self, agent: &AgentName) -> PathBuf {
@@ -206,7 +222,7 @@ impl TeamPaths {
     }
     /// What the agents say of themselves.
     pub fn run_dir(&self) -> PathBuf {
-        self.dir.join("run")
+        self.dir().join("run")
     }
     /// What one agent says of itself.
     pub fn run(&self, agent: &AgentName) -> PathBuf {
@@ -214,11 +230,11 @@ impl TeamPaths {
     }
     /// All asks.
     pub fn asks_dir(&self) -> PathBuf {
-        self.dir.join("asks")
+        self.dir().join("asks")
     }
     /// Held while an ask is decided or closed.
     pub fn asks_lock(&self) -> PathBuf {
-        self.dir.join("asks.lock")
+        self.dir().join("asks.lock")
     }
     /// One ask.
     pub fn ask(&self, id: &AskId) -> PathBuf {
@@ -230,7 +246,7 @@ impl TeamPaths {
     }
     /// All tasks.
     pub fn tasks_dir(&self) -> PathBuf {
-        self.dir.join("tasks")
+        self.dir().join("tasks")
     }
     /// One task.
     pub fn task(&self, id: TaskId) -> PathBuf {
@@ -242,35 +258,35 @@ impl TeamPaths {
     }
     /// Held while tasks are changed.
     pub fn tasks_lock(&self) -> PathBuf {
-        self.dir.join("tasks.lock")
+        self.dir().join("tasks.lock")
     }
     /// The signing keys.
     pub fn keys_dir(&self) -> PathBuf {
-        self.dir.join("keys")
+        self.dir().join("keys")
     }
     /// The event log.
     pub fn events(&self) -> PathBuf {
-        self.dir.join("events.jsonl")
+        self.dir().join("events.jsonl")
     }
     /// What the whole team has started, runs and has used.
     pub fn ledger(&self) -> PathBuf {
-        self.dir.join("ledger.json")
+        self.dir().join("ledger.json")
     }
     /// The lock of the ledger.
     pub fn ledger_lock(&self) -> PathBuf {
-        self.dir.join("ledger.lock")
+        self.dir().join("ledger.lock")
     }
     /// Until when requests to a provider are held back.
     pub fn rate(&self) -> PathBuf {
-        self.dir.join("rate.json")
+        self.dir().join("rate.json")
     }
     /// The lock of that file.
     pub fn rate_lock(&self) -> PathBuf {
-        self.dir.join("rate.lock")
+        self.dir().join("rate.lock")
     }
     /// What workers are started with.
     pub fn specs_dir(&self) -> PathBuf {
-        self.dir.join("specs")
+        self.dir().join("specs")
     }
     /// What one run of a worker is started with.
     pub fn spec(&self, agent: &AgentName, run: &RunId) -> PathBuf {

@@ -39,7 +39,7 @@ impl Roster {
 
     /// Reads a team; `None` when there is none of that name.
     pub fn load(team: &TeamPaths) -> Result<Option<Open<TeamFile>>, StoreError> {
-        team.check(team.dir())?;
+        team.check(&team.dir())?;
         atomic::read_json(&team.team_file())
     }
 
@@ -81,13 +81,13 @@ impl Roster {
     /// Removes a team with all its files; links in it are removed, not followed. A team that is not
     /// there is fine. The caller has made sure that nobody works in it.
     pub fn remove_team(team: &TeamPaths) -> Result<(), StoreError> {
-        team.check(team.dir())?;
+        team.check(&team.dir())?;
         let teams = team.paths().teams();
         let grave = teams.join(format!("{REMOVED_PREFIX}{}", Uuid::new_v4().simple()));
         match std::fs::rename(team.dir(), &grave) {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(StoreError::io("remove", team.dir(), e)),
+            Err(e) => return Err(StoreError::io("remove", &team.dir(), e)),
         }
         remove_tree(&grave)?;
         for entry in std::fs::read_dir(&teams).into_iter().flatten().flatten() {

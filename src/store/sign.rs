@@ -35,13 +35,19 @@ const RANDOM: &str = "/dev/urandom";
 pub struct Keys(Arc<Inner>);
 
 struct Inner {
-    dir: PathBuf,
+    place: TeamPaths,
     team: Vec<u8>,
+}
+
+impl Inner {
+    fn dir(&self) -> PathBuf {
+        self.place.keys_dir()
+    }
 }
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Keys({})", self.0.dir.display())
+        write!(f, "Keys({})", self.0.dir().display())
     }
 }
 
@@ -78,24 +84,24 @@ impl Keys {
         let dir = team.keys_dir();
         team.check(&dir)?;
         let path = dir.join("team.key");
-        let team = read_key(&path)?.ok_or(StoreError::NotFound { path })?;
-        Ok(Self(Arc::new(Inner { dir, team })))
+        let key = read_key(&path)?.ok_or(StoreError::NotFound { path })?;
+        Ok(Self(Arc::new(Inner { place: team.clone(), team: key })))
     }
 
     /// Makes the key of a worker; one that is there already stays, since the incarnation is signed.
     pub fn add_worker(&self, worker: &AgentName) -> Result<(), StoreError> {
-        make_key(&worker_key(&self.0.dir, worker))
+        make_key(&worker_key(&self.0.dir(), worker))
     }
 
     /// Signs a message as it is. A message that only a leader may send needs the key of its
     /// recipient; without `to` it cannot be signed.
     pub fn sign_message(&self, message: &mut Message) -> Result<(), StoreError> {
-        let bytes = message_bytes(message).map_err(|e| StoreError::invalid(&self.0.dir, e))?;
+        let bytes = message_bytes(message).map_err(|e| StoreError::invalid(&self.0.dir(), e))?;
         let tag = if needs_worker_key(&message.kind) {
             let Some(to) = &message.to else {
-                return Err(StoreError::invalid(&self.0.dir, "a control frame needs a recipient"));
+                return Err(StoreError::invalid(&self.0.dir(), "a control frame needs a recipient"));
             };
-            let path = worker_key(&self.0.dir, to);
+            let path = worker_key(&self.0.dir(), to);
             let key = read_key(&path)?.ok_or(StoreError::NotFound { path })?;
             mac(&key, &bytes)
         } else {
@@ -112,13 +118,13 @@ impl Keys {
         if !needs_worker_key(&message.kind) {
             return mac(&self.0.team, &bytes).verify_slice(&sig).is_ok();
         }
-        let key = message.to.as_ref().map(|to| read_key(&worker_key(&self.0.dir, to)));
+        let key = message.to.as_ref().map(|to| read_key(&worker_key(&self.0.dir(), to)));
         matches!(key, Some(Ok(Some(key))) if mac(&key, &bytes).verify_slice(&sig).is_ok())
     }
 
     /// Signs a decision with the team's key.
     pub fn sign_decision(&self, decision: &mut DecisionRecord) -> Result<(), StoreError> {
-        let invalid = |e: serde_json::Error| StoreError::invalid(&self.0.dir, e);
+        let invalid = |e: serde_json::Error| StoreError::invalid(&self.0.dir(), e);
         let bytes = decision_bytes(&serde_json::to_value(&*decision).map_err(invalid)?).map_err(invalid)?;
         decision.sig = hex(&mac(&self.0.team, &bytes).finalize().into_bytes());
         Ok(())

@@ -147,7 +147,7 @@ impl One {
         let kinds = self.lead.runtime.definitions.kinds();
         let definition = kinds.get(&who.agent_type);
         let scene = Scene {
-            agent_id: &ask.agent_id,
+            agent_id: ask.agent_id.clone(),
             agent_type: &who.agent_type,
             session: &context.session,
             transcript: who.transcript.clone(),

@@ -292,7 +292,7 @@ fn make(request: &AskRequest) -> Ask {
     Ask {
         id: AskId::generate(),
         kind: request.kind,
-        agent_id: context.id.clone(),
+        agent_id: context.id().clone(),
         reply_to: context.root.clone(),
         incarnation: context.incarnation,
         tool: request.tool.clone(),

@@ -46,7 +46,7 @@ impl Observer for LimitLog {
         let AgentEvent::LimitReached(limit) = event else { return };
         let (team, root, incarnation) = (self.0.clone(), agent.root.clone(), agent.incarnation);
         let LimitReached { kind, what, hint } = limit;
-        let fields = json!({ "limit": kind.as_str(), "reason": what, "hint": hint, "agentId": agent.id });
+        let fields = json!({ "limit": kind.as_str(), "reason": what, "hint": hint, "agentId": agent.id() });
         // The log is the last of what a limit needs; nobody waits for it.
         drop(spawn_in(agent, async move { team.log(EventKind::Limit, &root, incarnation, fields).await }));
     }

@@ -1,6 +1,7 @@
 //! A team as one process sees it: its files, keys and wake-ups.
 
 use super::wake::{Topic, WakeHub};
+use crate::agent::context::TeamLabel;
 use crate::agent::disk::Disk;
 use crate::store::error::StoreError;
 use crate::store::inbox::Inbox;
@@ -18,8 +19,8 @@ use serde_json::{Map, Value};
 /// The shared handle.
 #[derive(Clone)]
 pub struct Team {
-    /// Its name.
-    pub name: TeamName,
+    /// Its name, as the agents of this process are told it.
+    pub label: TeamLabel,
     /// Its files.
     pub paths: TeamPaths,
     /// Its keys.
@@ -33,6 +34,11 @@ pub struct Team {
 }
 
 impl Team {
+    /// Its name; the leader may change it while nobody is in it.
+    pub fn name(&self) -> TeamName {
+        self.paths.name()
+    }
+
     /// The inbox of an agent, whether or not there is one.
     pub fn inbox(&self, agent: &AgentName) -> Inbox {
         Inbox::new(&self.paths, agent, &self.keys, self.durability)
@@ -68,14 +74,8 @@ impl Team {
             Value::Object(fields) => fields,
             _ => Map::new(),
         };
-        let line = Event {
-            ts: clock::now(),
-            event,
-            team: self.name.clone(),
-            agent: agent.clone(),
-            incarnation,
-            fields,
-        };
+        let line =
+            Event { ts: clock::now(), event, team: self.name(), agent: agent.clone(), incarnation, fields };
         let paths = self.paths.clone();
         let written = self.disk.run(&self.paths.events(), move || events::append(&paths, &line)).await;
         self.hub.poke(Topic::Team);

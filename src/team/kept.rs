@@ -30,7 +30,7 @@ impl KeptTeam {
         if members.is_empty() && me.is_lead() {
             return Ok(None);
         }
-        let mut text = format!("You are {me} in the team {}.", self.team.name);
+        let mut text = format!("You are {me} in the team {}.", self.team.name());
         text.push_str(if me.is_lead() {
             " Your teammates, whom SendMessage reaches by name:\n"
         } else {

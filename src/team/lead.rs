@@ -243,7 +243,7 @@ impl Lead {
         let living = self.supervisor.living().await;
         let (team, queue) = (self.team().clone(), Arc::clone(&self.asks));
         let (mailbox, by_model) = (Arc::clone(&self.mailbox), self.policy == AskPolicy::Deny);
-        let dir = team.paths.dir().to_owned();
+        let dir = team.paths.dir();
         let disk = team.disk.clone();
         // At a budget nobody begins anything; what is unread stays.
         let held = self.held;

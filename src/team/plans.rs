@@ -60,7 +60,7 @@ pub(super) async fn decide(
     let paths = team.paths.clone();
     let dir = paths.asks_dir();
     let all = team.disk.run(&dir, move || asks::list(&paths)).await.map_err(|e| explain(&e))?;
-    let owner = AgentId::member(of, &team.name);
+    let owner = AgentId::member(of, &team.name());
     let mut plans = all.iter().filter(|(ask, ..)| ask.kind == AskKind::Plan && ask.agent_id == owner);
     let Some((ask, ..)) = plans.clone().find(|(ask, ..)| ask.id == *id) else {
         let open: Vec<&str> = plans

@@ -36,7 +36,7 @@ pub fn inbox_name(id: &str) -> Result<AgentName, MailError> {
 impl PostOffice for TeamPost {
     fn mailbox<'a>(&'a self, agent: &'a AgentContext) -> BoxFuture<'a, Result<Arc<dyn Mailbox>, MailError>> {
         Box::pin(async move {
-            let name = inbox_name(agent.id.as_str())?;
+            let name = inbox_name(agent.id().as_str())?;
             self.make(&name).await?;
             let mailbox: Arc<dyn Mailbox> =
                 Arc::new(FileMailbox::new(self.0.clone(), name, 1, agent.color.clone()));
@@ -46,7 +46,7 @@ impl PostOffice for TeamPost {
 
     fn close<'a>(&'a self, agent: &'a AgentContext) -> BoxFuture<'a, Result<(), MailError>> {
         Box::pin(async move {
-            let name = inbox_name(agent.id.as_str())?;
+            let name = inbox_name(agent.id().as_str())?;
             let (paths, inbox) = (self.0.paths.clone(), self.0.inbox(&name));
             let path = paths.inbox(&name);
             let close = move || match inbox.counts() {

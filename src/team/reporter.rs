@@ -9,7 +9,7 @@ use crate::agent::context::AgentContext;
 use crate::agent::events::{AgentEvent, Observer};
 use crate::store::error::StoreError;
 use crate::store::{clock, run};
-use crate::wire::ids::AgentName;
+use crate::wire::ids::{AgentId, AgentName};
 use crate::wire::permission::PermissionMode;
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::usage::{Money, Usage};
@@ -129,6 +129,8 @@ impl Reporter {
                 {
                     now.take_before(earlier.usage, earlier.cost);
                 }
+                // It follows the name of the team.
+                now.record.agent_id = AgentId::member(&name, &paths.name());
                 let record = now.record.clone();
                 drop(now);
                 let written = if starts { run::begin(&paths, &record) } else { run::write(&paths, &record) };
@@ -165,7 +167,7 @@ impl Reporter {
             return;
         }
         match event {
-            AgentEvent::Restored(usage, cost) if agent.id == said.record.agent_id => {
+            AgentEvent::Restored(usage, cost) if agent.id() == said.record.agent_id => {
                 said.take_before(*usage, *cost);
             }
             AgentEvent::ToolStarted { tool, summary, .. } => {
@@ -194,7 +196,7 @@ impl Reporter {
                     said.record.since = clock::now();
                 }
             }
-            AgentEvent::ModeChanged(mode) if agent.id == said.record.agent_id => {
+            AgentEvent::ModeChanged(mode) if agent.id() == said.record.agent_id => {
                 said.record.permission_mode = Some(*mode);
             }
             AgentEvent::RoundStarted(_) => {}

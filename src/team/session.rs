@@ -2,6 +2,7 @@
 
 use super::context::Team;
 use super::wake::WakeHub;
+use crate::agent::context::TeamLabel;
 use crate::agent::disk::Disk;
 use crate::store::error::StoreError;
 use crate::store::inbox::Inbox;
@@ -36,32 +37,12 @@ pub async fn create(
     session: &SessionId,
     durability: Durability,
 ) -> Result<Team, StoreError> {
-    let (name, display_name, description) = match title {
-        TeamTitle::Session => {
-            let text = format!("session-{}", &Uuid::new_v4().simple().to_string()[..8]);
-            (slug::team_name(&text)?, text, String::new())
-        }
-        TeamTitle::Named { name, description } => {
-            (slug::team_name(name)?, name.trim().to_owned(), description.to_owned())
-        }
-    };
-    let file = TeamFile {
-        version: TEAM_VERSION,
-        name: name.clone(),
-        display_name,
-        description,
-        created_at: clock::now(),
-        lead_agent_id: AgentId::member(&AgentName::team_lead(), &name),
-        lead_session_id: session.clone(),
-        hidden_pane_ids: Vec::new(),
-        allowed_paths: Vec::new(),
-        members: Vec::new(),
-    };
+    let file = team_file(title, session)?;
     let all = paths.clone();
-    let team_paths = paths.team(&name);
+    let team_paths = paths.team(&file.name);
     let made = team_paths.clone();
     let keys = disk
-        .run(team_paths.dir(), move || {
+        .run(&team_paths.dir(), move || {
             all.ensure_root()?;
             Roster::create(&all, &file)?;
             let keys = Keys::create(&made)?;
@@ -73,7 +54,39 @@ pub async fn create(
         })
         .await?;
     let hub = WakeHub::start(&team_paths);
-    Ok(Team { name, paths: team_paths, keys, disk: disk.clone(), hub, durability })
+    Ok(Team {
+        label: TeamLabel::new(team_paths.name()),
+        paths: team_paths,
+        keys,
+        disk: disk.clone(),
+        hub,
+        durability,
+    })
+}
+
+/// The file of a new team of `session`.
+pub fn team_file(title: TeamTitle<'_>, session: &SessionId) -> Result<TeamFile, StoreError> {
+    let (name, display_name, description) = match title {
+        TeamTitle::Session => {
+            let text = format!("session-{}", &Uuid::new_v4().simple().to_string()[..8]);
+            (slug::team_name(&text)?, text, String::new())
+        }
+        TeamTitle::Named { name, description } => {
+            (slug::team_name(name)?, name.trim().to_owned(), description.to_owned())
+        }
+    };
+    Ok(TeamFile {
+        version: TEAM_VERSION,
+        name: name.clone(),
+        display_name,
+        description,
+        created_at: clock::now(),
+        lead_agent_id: AgentId::member(&AgentName::team_lead(), &name),
+        lead_session_id: session.clone(),
+        hidden_pane_ids: Vec::new(),
+        allowed_paths: Vec::new(),
+        members: Vec::new(),
+    })
 }
 
 /// Takes over the newest team that `session` led, if it left one; `None` when it did not.
@@ -101,7 +114,7 @@ pub async fn take_over(
             return Err(StoreError::Exists { path: lock });
         }
         let team = all.team(&name);
-        for dir in [team.dir().to_owned(), team.inboxes(), team.run_dir(), team.asks_dir()] {
+        for dir in [team.dir(), team.inboxes(), team.run_dir(), team.asks_dir()] {
             atomic::sweep(&dir)?;
         }
         Ok(Some(name))
@@ -121,9 +134,16 @@ pub async fn open(
 ) -> Result<Team, StoreError> {
     let team_paths = paths.team(name);
     let load = team_paths.clone();
-    let keys = disk.run(team_paths.dir(), move || Keys::load(&load)).await?;
+    let keys = disk.run(&team_paths.dir(), move || Keys::load(&load)).await?;
     let hub = WakeHub::start(&team_paths);
-    Ok(Team { name: name.clone(), paths: team_paths, keys, disk: disk.clone(), hub, durability })
+    Ok(Team {
+        label: TeamLabel::new(team_paths.name()),
+        paths: team_paths,
+        keys,
+        disk: disk.clone(),
+        hub,
+        durability,
+    })
 }
 
 /// The same without a watch, for a command that says one word and ends. Needs no place among the
@@ -137,13 +157,20 @@ pub fn open_unwatched(
     let team_paths = paths.team(name);
     let keys = Keys::load(&team_paths)?;
     let hub = WakeHub::unwatched(&team_paths);
-    Ok(Team { name: name.clone(), paths: team_paths, keys, disk: disk.clone(), hub, durability })
+    Ok(Team {
+        label: TeamLabel::new(team_paths.name()),
+        paths: team_paths,
+        keys,
+        disk: disk.clone(),
+        hub,
+        durability,
+    })
 }
 
 /// Removes a session's team unless it had a member, a task, an ask or mail; says whether it did.
 pub async fn remove_if_unused(team: &Team) -> Result<bool, StoreError> {
     let (paths, inbox) = (team.paths.clone(), team.inbox(&AgentName::team_lead()));
-    let dir = paths.dir().to_owned();
+    let dir = paths.dir();
     team.disk
         .run(&dir, move || {
             let team = Roster::load(&paths)?;

@@ -91,7 +91,7 @@ pub fn resolve(
             allowed_tools: request.allowed_tools.as_deref(),
         },
     );
-    let agent_id = AgentId::member(&name, &team.name);
+    let agent_id = AgentId::member(&name, &team.name());
     let next = COLORS[roster.members.len() % COLORS.len()];
     let color = definition.color.clone().unwrap_or_else(|| next.to_owned());
     let session_id = SessionId::generate();
@@ -123,7 +123,7 @@ pub fn resolve(
         version: WORKER_SPEC_VERSION,
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         state_root: runtime.paths.state_root().to_owned(),
-        team: team.name.clone(),
+        team: team.name(),
         name,
         agent_id,
         incarnation,

@@ -5,6 +5,7 @@
 
 mod effects;
 mod member_task;
+mod naming;
 mod offers;
 mod reconcile;
 mod start;
@@ -26,6 +27,7 @@ use crate::wire::ids::{AgentName, RunId};
 use crate::wire::settings::ShutdownSettings;
 use crate::wire::team::{Ended, Member};
 use crate::wire::worker::WorkerSpec;
+use naming::{Named, NewName};
 use offers::{Offered, Offers};
 use serde_json::json;
 use std::collections::HashMap;
@@ -58,6 +60,8 @@ enum Order {
     Spawn(TeammateRequest, oneshot::Sender<Result<Spawned, String>>),
     Spawned { name: AgentName, run_id: RunId, outcome: Result<Arc<dyn TeammateHandle>, String> },
     Stop { name: AgentName, stop: Stop, leaves: bool, done: Option<oneshot::Sender<StopOutcome>> },
+    Name(NewName, oneshot::Sender<Named>),
+    Delete(oneshot::Sender<Named>),
     TakeOver(oneshot::Sender<Vec<String>>),
     Unsaid(oneshot::Sender<Vec<String>>),
     Living(oneshot::Sender<Vec<AgentName>>),
@@ -292,6 +296,14 @@ impl Work {
             Order::Spawn(request, done) => self.spawn(request, done).await,
             Order::Spawned { name, run_id, outcome } => self.spawned(&name, &run_id, outcome).await,
             Order::Stop { name, stop, leaves, done } => self.stop(&name, stop, leaves, done).await,
+            Order::Name(new, done) => {
+                // The asker may be gone.
+                let _ = done.send(self.name_team(new).await);
+            }
+            Order::Delete(done) => {
+                // The asker may be gone.
+                let _ = done.send(self.delete_team().await);
+            }
             Order::TakeOver(done) => self.take_over(done).await,
             Order::Unsaid(done) => {
                 // The asker may be gone.

@@ -14,7 +14,7 @@ use super::pump::{Control, Pump};
 use super::reporter::{Reporter, Reporters};
 use super::tasks::TaskDesk;
 use crate::agent::build::{AgentPlan, build};
-use crate::agent::context::{AgentContext, Tier, spawn_in};
+use crate::agent::context::{AgentContext, TeamLabel, Tier, spawn_in};
 use crate::agent::definitions::query_source;
 use crate::agent::first::first_message;
 use crate::agent::limits::{Slot, Slots};
@@ -126,11 +126,11 @@ impl Drop for Listed {
 /// Who the teammate is.
 pub fn context(spec: &WorkerSpec) -> AgentContext {
     AgentContext {
-        id: spec.agent_id.clone(),
+        made_as: spec.agent_id.clone(),
         name: Some(spec.name.clone()),
         agent_type: spec.definition.name.clone(),
         tier: Tier::Teammate,
-        team: spec.team.clone(),
+        team: TeamLabel::new(spec.team.clone()),
         root: spec.name.clone(),
         incarnation: spec.incarnation,
         color: Some(spec.color.clone()),

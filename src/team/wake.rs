@@ -70,8 +70,11 @@ pub struct WakeHub {
     signals: Arc<Signals>,
     net: Duration,
     /// `None`: only what this process itself pokes is told.
-    watches: Option<Arc<(Watcher, Vec<WatchGuard>)>>,
+    watches: Option<Watches>,
 }
+
+/// The watcher and what it watches; others take their place when the team moves.
+type Watches = Arc<Mutex<Option<(Watcher, Vec<WatchGuard>)>>>;
 
 impl WakeHub {
     /// Watches a team's directories; where that cannot be had (too many watchers), looks twice a second.
@@ -87,19 +90,38 @@ impl WakeHub {
 
     fn watched(team: &TeamPaths) -> Result<Self, StoreError> {
         let signals = Arc::new(Signals::default());
+        let watches = Self::watch(&signals, team)?;
+        Ok(Self { signals, net: net(team), watches: Some(Arc::new(Mutex::new(Some(watches)))) })
+    }
+
+    /// Watches the team where it is now, and tells everybody to look.
+    pub fn follow(&self, team: &TeamPaths) {
+        if let Some(watches) = &self.watches {
+            let mut watches = watches.lock().unwrap_or_else(PoisonError::into_inner);
+            // First the old ones: the system has only so many.
+            *watches = None;
+            match Self::watch(&self.signals, team) {
+                Ok(new) => *watches = Some(new),
+                Err(error) => tracing::warn!(%error, "the files of the team are only looked at by the net"),
+            }
+        }
+        self.signals.poke_all(|_| true);
+    }
+
+    fn watch(signals: &Arc<Signals>, team: &TeamPaths) -> Result<(Watcher, Vec<WatchGuard>), StoreError> {
         let watcher = Watcher::start()?;
-        let inboxes = Arc::clone(&signals);
-        let runs = Arc::clone(&signals);
-        let asks = Arc::clone(&signals);
-        let whole = Arc::clone(&signals);
-        let log = Arc::clone(&signals);
+        let inboxes = Arc::clone(signals);
+        let runs = Arc::clone(signals);
+        let asks = Arc::clone(signals);
+        let whole = Arc::clone(signals);
+        let log = Arc::clone(signals);
         let events = team.events();
         let (ledger, rate) = (team.ledger(), team.rate());
         let guards = vec![
             watcher.watch(&team.inboxes(), move |file| inboxes.inbox_changed(file))?,
             watcher.watch(&team.run_dir(), move |_| runs.poke(Topic::Runs))?,
             watcher.watch(&team.asks_dir(), move |_| asks.poke(Topic::Asks))?,
-            watcher.watch(team.dir(), move |file| {
+            watcher.watch(&team.dir(), move |file| {
                 // The ledger changes with every response; that is nothing new about the team.
                 if ledger.file_name() == Some(file) {
                     whole.poke(Topic::Ledger);
@@ -110,11 +132,11 @@ impl WakeHub {
                     whole.poke(Topic::Ledger);
                 }
             })?,
-            watcher.watch_appends(team.dir(), events.file_name().unwrap_or_default(), move |_| {
+            watcher.watch_appends(&team.dir(), events.file_name().unwrap_or_default(), move |_| {
                 log.poke(Topic::Log);
             })?,
         ];
-        Ok(Self { signals, net: net(team), watches: Some(Arc::new((watcher, guards))) })
+        Ok((watcher, guards))
     }
 
     /// For a command that says its word and ends: watches nothing, costs nothing, cannot fail.
@@ -138,7 +160,7 @@ impl WakeHub {
 }
 
 fn net(team: &TeamPaths) -> Duration {
-    if watch::is_network_fs(team.dir()) { POLL_NET_NETWORK } else { POLL_NET }
+    if watch::is_network_fs(&team.dir()) { POLL_NET_NETWORK } else { POLL_NET }
 }
 
 /// Waits for changes of one topic.
@@ -146,7 +168,7 @@ fn net(team: &TeamPaths) -> Duration {
 pub struct Signal {
     changes: channel::Receiver<()>,
     net: Duration,
-    watches: Option<Arc<(Watcher, Vec<WatchGuard>)>>,
+    watches: Option<Watches>,
 }
 
 impl Signal {
@@ -156,7 +178,10 @@ impl Signal {
         let told = tokio::time::timeout(self.net, self.changes.changed()).await;
         if let (Err(_), Some(watches)) = (told, &self.watches) {
             // The net was due: directories that were replaced without a word are watched anew.
-            watches.0.rearm();
+            let watches = watches.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((watcher, _)) = &*watches {
+                watcher.rearm();
+            }
         }
     }
 }

@@ -33,7 +33,7 @@ pub mod tool;
 pub mod web;
 pub mod web_fetch;
 pub mod web_search;
-mod work;
+pub mod work;
 pub mod write;
 
 use std::sync::Arc;

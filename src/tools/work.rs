@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 pub(super) const CANCELLED: &str = "The call was cancelled before it had any effect.";
 
 /// A run in which a refusal ends the work and is the result.
-pub(super) fn run<'a>(
+pub fn run<'a>(
     work: impl Future<Output = Result<ToolOutput, ToolOutput>> + Send + 'a,
 ) -> BoxFuture<'a, ToolOutput> {
     Box::pin(async move { work.await.unwrap_or_else(|refusal| refusal) })
 }
 
 /// A call's input as the tool's own type. The schema has been checked; what it cannot say is told here.
-pub(super) fn input<I: DeserializeOwned>(spec: &ToolSpec, call: ToolCall) -> Result<I, ToolOutput> {
+pub fn input<I: DeserializeOwned>(spec: &ToolSpec, call: ToolCall) -> Result<I, ToolOutput> {
     serde_json::from_value(call.input)
         .map_err(|error| ToolOutput::error(format!("The input of {} is wrong: {error}.", spec.name)))
 }

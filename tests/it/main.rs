@@ -40,6 +40,7 @@ mod support;
 mod surroundings;
 mod tasks;
 mod teammates;
+mod teams;
 mod timeline;
 mod todos;
 mod tools;

@@ -14,13 +14,13 @@ const IMPATIENT: &str = r#"{"shutdown":{"politeMs":150,"interruptMs":20000,"term
 /// No rung is waited for.
 const BRUTAL: &str = r#"{"shutdown":{"politeMs":100,"interruptMs":100,"terminateMs":100}}"#;
 
-fn ask(id: &str, to: &str) -> Part {
+pub fn ask(id: &str, to: &str) -> Part {
     let message = json!({ "type": "shutdown_request", "reason": "the work is done" });
     call_as(id, "SendMessage", json!({ "to": to, "message": message }))
 }
 
 /// The teammate's answer to the request it was shown.
-fn answer(approve: bool, reason: Option<&'static str>) -> Reply {
+pub fn answer(approve: bool, reason: Option<&'static str>) -> Reply {
     Reply::with(move |request| {
         let id = request.find("request_id=\"([^\"]+)\"");
         let mut message = json!({ "type": "shutdown_response", "request_id": id, "approve": approve });

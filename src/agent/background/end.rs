@@ -118,7 +118,7 @@ impl Background {
         let context = &entry.launcher;
         let own = match &context.name {
             Some(_) => None,
-            None if self.0.doors.has(&context.id) => AgentName::new(context.id.as_str()).ok(),
+            None if self.0.doors.has(&context.id()) => AgentName::new(context.id().as_str()).ok(),
             None => None,
         };
         let incarnation = if own.is_some() { 1 } else { record.incarnation };

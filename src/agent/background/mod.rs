@@ -304,7 +304,7 @@ impl Background {
             state,
             description: launch.description,
             name: launch.name,
-            launched_by: context.id.clone(),
+            launched_by: context.id().clone(),
             root: context.root.clone(),
             incarnation: context.incarnation,
             tool_use_id: launch.tool_use_id,

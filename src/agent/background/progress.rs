@@ -101,7 +101,7 @@ impl Observer for Progress {
                     doing.cost += response.cost;
                 }
                 let text = message.text();
-                if agent.id.as_str() == task.as_str() && !text.trim().is_empty() {
+                if agent.id().as_str() == task.as_str() && !text.trim().is_empty() {
                     doing.said.clone_from(&text);
                     // Nobody listens any more once the run is over.
                     let _ = seen.words.send(text);

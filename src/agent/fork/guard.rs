@@ -32,11 +32,11 @@ mod tests {
 
     fn agent(query_source: &str) -> AgentContext {
         AgentContext {
-            id: AgentId::new("a"),
+            made_as: AgentId::new("a"),
             name: None,
             agent_type: "fork".to_owned(),
             tier: Tier::Subagent,
-            team: TeamName::new("t").expect("a name"),
+            team: TeamLabel::new(TeamName::new("t").expect("a name")),
             root: AgentName::team_lead(),
             incarnation: 1,
             color: None,

@@ -86,7 +86,7 @@ async fn prepare(request: ForkRequest, at: &Arc<Snapshot>) -> Result<(Prepared, 
     let id = AgentId::subagent();
     let (worktree, cwd, more) = subagent::isolate(&parent, request.isolation, cwd, &id).await?;
     let context = AgentContext {
-        id: id.clone(),
+        made_as: id.clone(),
         name: None,
         agent_type: FORK.to_owned(),
         tier: Tier::Subagent,
@@ -103,7 +103,7 @@ async fn prepare(request: ForkRequest, at: &Arc<Snapshot>) -> Result<(Prepared, 
         agent_type: FORK.to_owned(),
         description: request.description,
         tool_use_id: Some(request.tool_use_id),
-        parent_agent_id: parent.context.id.clone(),
+        parent_agent_id: parent.context.id().clone(),
         parent_session_id: context.session.clone(),
         is_fork: true,
         depth: context.depth,
@@ -176,7 +176,7 @@ async fn seed(parent: &Arc<AgentCore>, at: &Arc<Snapshot>) -> Result<Seed, Strin
     };
     let results = at.messages.last().map(|m| placeholders(m, PLACEHOLDER)).unwrap_or_default();
     let origin = ForkOrigin {
-        parent_agent_id: parent.context.id.clone(),
+        parent_agent_id: parent.context.id().clone(),
         parent_transcript: address(&at.transcript)?,
         parent_line: at.line.clone(),
         prefix_file: address(&prefix_file)?,

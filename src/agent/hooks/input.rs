@@ -70,7 +70,7 @@ pub(super) fn encode(scene: &Scene<'_>, event: &GateEvent<'_>) -> Vec<u8> {
     all.put("cwd", &scene.cwd.to_string_lossy());
     all.put("permission_mode", &scene.mode);
     all.put("hook_event_name", event.kind().as_str());
-    all.put("agent_id", scene.agent_id);
+    all.put("agent_id", &scene.agent_id);
     all.put("agent_type", scene.agent_type);
     match event {
         GateEvent::SessionStart(source) => all.put("source", source.as_str()),

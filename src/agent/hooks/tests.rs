@@ -33,7 +33,7 @@ impl Stage {
 
     fn scene(&self) -> Scene<'_> {
         Scene {
-            agent_id: &self.id,
+            agent_id: self.id.clone(),
             agent_type: "Explore",
             session: &self.session,
             transcript: PathBuf::from("/t.jsonl"),

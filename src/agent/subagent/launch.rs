@@ -40,7 +40,7 @@ pub(in crate::agent) async fn begin(
     first: First,
 ) -> Result<Launched, String> {
     let launch = Launch {
-        id: BackgroundId::of_agent(&prepared.context.id),
+        id: BackgroundId::of_agent(&prepared.context.id()),
         kind,
         run_id: prepared.run_id.clone(),
         description: prepared.meta.description.clone(),

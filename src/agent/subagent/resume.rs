@@ -108,7 +108,7 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
         }
     };
     let context = AgentContext {
-        id: meta.agent_id.clone(),
+        made_as: meta.agent_id.clone(),
         name: None,
         agent_type: definition.name.clone(),
         tier: Tier::Subagent,
@@ -131,7 +131,7 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
         },
     );
     let project = runtime.paths.project(&context.session_cwd);
-    let meta_path = project.sidechain_meta(&context.session, &context.id);
+    let meta_path = project.sidechain_meta(&context.session, &context.id());
     let meta = AgentMeta { root: Some(context.root.clone()), ..meta };
     Ok(Prepared {
         tools: tools(by, Beside::Background),

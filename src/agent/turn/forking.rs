@@ -86,7 +86,7 @@ impl Agent {
         let line = NewLine::system(FORK_RECEIPT, receipt.sentence()).with_data(&receipt);
         self.transcript.append(vec![line]).await?;
         let fields =
-            json!({ "agentId": self.core.context.id, "summary": receipt.sentence(), "receipt": receipt });
+            json!({ "agentId": self.core.context.id(), "summary": receipt.sentence(), "receipt": receipt });
         self.core.runtime.journal.log(&self.core.context, EventKind::Fork, fields).await;
         self.observe(&AgentEvent::ForkReceipt(receipt));
         Ok(())

@@ -106,9 +106,10 @@ impl Agent {
     ) -> Result<bool, StoreError> {
         let context = Arc::clone(&self.core.context);
         let answered = Answered { again: times > 0, text: &end.text };
+        let team = context.team.get();
         let event = match (context.tier, &context.name) {
             (Tier::Main, _) => GateEvent::Stop(answered),
-            (Tier::Teammate, Some(name)) => GateEvent::TeammateIdle { answered, name, team: &context.team },
+            (Tier::Teammate, Some(name)) => GateEvent::TeammateIdle { answered, name, team: &team },
             (Tier::Subagent | Tier::Teammate, _) => GateEvent::SubagentStop(answered),
         };
         let kind = event.kind();

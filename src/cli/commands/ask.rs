@@ -227,7 +227,7 @@ async fn say_one(
     out: &mut Out,
 ) -> Result<(), CliError> {
     let id = &found.ask.id;
-    let team = session::open_unwatched(&setup.paths, &setup.disk, found.team.name(), setup.durability())?;
+    let team = session::open_unwatched(&setup.paths, &setup.disk, &found.team.name(), setup.durability())?;
     let scope = Scope::from(word.scope);
     if found.ask.kind == AskKind::Question && decision == Decision::Allow {
         return Err(CliError::usage(
@@ -244,7 +244,7 @@ async fn say_one(
         _ => Vec::new(),
     };
     if setup.shared.json {
-        let mut said = json!({ "id": id, "team": team.name, "agentId": ask.agent_id, "decision": decision,
+        let mut said = json!({ "id": id, "team": team.name(), "agentId": ask.agent_id, "decision": decision,
             "scope": scope, "note": word.note, "by": USER, "rules": rules });
         if ask.kind == AskKind::Plan {
             said["kind"] = json!(ask.kind);

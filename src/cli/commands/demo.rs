@@ -92,7 +92,7 @@ pub async fn run(_: Args, shared: Shared) -> Result<Option<ExitKind>, CliError> 
     let task = team.blueprint.default_task.clone().unwrap_or_default();
     let keeper = Keeper::start(&session, screen.lines(), keyboard.as_mut(), limit);
     let outcome = play(&mut session, &team.lead_prompt(&task), &mut signals).await;
-    let dir = session.team.paths.dir().to_owned();
+    let dir = session.team.paths.dir();
     let troubles = session.finish(setup.shared.keep_team).await;
     let unanswered = keeper.finish().await;
     screen.finish().await;
@@ -163,7 +163,7 @@ fn say_what_comes() {
 
 fn say_who_works(session: &Session, screen: &Screen) {
     let dim = Style::new().dimmed();
-    let (team, backend) = (&session.team.name, session.backend.as_str());
+    let (team, backend) = (session.team.name(), session.backend.as_str());
     session.warnings.iter().for_each(|warning| screen.note(format!("warning: {}", text::clean(warning))));
     screen.note(format!("{dim}team {team}, teammates run {backend}: {}{dim:#}", session.backend_reason));
     screen.note("");

@@ -1,5 +1,6 @@
-//! `festoon team`: looks at teams, ends their members, removes them.
+//! `festoon team`: looks at teams, ends their members, goes on with them, removes them.
 
+mod resume;
 mod show;
 mod stop;
 
@@ -40,6 +41,8 @@ pub enum Verb {
         #[arg(long, value_name = "SECONDS")]
         grace: Option<u64>,
     },
+    /// Goes on with the session that led a team: who lives is found again, the rest restarted.
+    Resume(resume::Args),
     /// Removes a team in which nothing lives, with its mail, asks and event log.
     Delete {
         /// The team.
@@ -59,6 +62,7 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
             for_people(&Environment::snapshot(), "team stop")?;
             stop::stop(&Setup::new(shared)?, &team, agent.as_deref(), grace).await
         }
+        Verb::Resume(args) => resume::run(args, shared).await,
         Verb::Delete { team, force } => {
             for_people(&Environment::snapshot(), "team delete")?;
             stop::delete(&Desk::new()?, &shared, &team, force)

@@ -9,7 +9,7 @@ use crate::wire::background::TaskRecord;
 use crate::wire::block::{Block, Role};
 use crate::wire::event::{Event, EventKind};
 use crate::wire::frame::{FrameType, TaskNotification};
-use crate::wire::ids::SessionId;
+use crate::wire::ids::{AgentId, SessionId};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::mpsc;
@@ -120,12 +120,12 @@ impl Observer for Lines {
                     session_id: &agent.session,
                     uuid: uuid.as_str(),
                     parent_tool_use_id: agent.parent_tool_use_id.as_deref(),
-                    agent_id: (agent.tier != Tier::Main).then_some(agent.id.as_str()),
+                    agent_id: (agent.tier != Tier::Main).then(|| agent.id()),
                 });
                 return;
             }
             AgentEvent::ChildStarted(child, description) => json!({
-                "type": "system", "subtype": "task_started", "session_id": agent.session, "task_id": child.id,
+                "type": "system", "subtype": "task_started", "session_id": agent.session, "task_id": child.id(),
                 "agent_type": child.agent_type, "description": description,
                 "parent_tool_use_id": child.parent_tool_use_id }),
             // An agent says so itself, when it has found its place.
@@ -138,26 +138,26 @@ impl Observer for Lines {
                 None => return,
             },
             AgentEvent::ToolStarted { id, tool, summary } if agent.tier != Tier::Main => json!({
-                "type": "system", "subtype": "task_progress", "session_id": agent.session, "task_id": agent.id,
+                "type": "system", "subtype": "task_progress", "session_id": agent.session, "task_id": agent.id(),
                 "tool_use_id": id, "tool": tool, "summary": summary,
                 "parent_tool_use_id": agent.parent_tool_use_id }),
             AgentEvent::Delta(crate::model::provider::Delta::Retry { attempt, of, after, why }) => json!({
-                "type": "system", "subtype": "retry", "session_id": agent.session, "agent_id": agent.id,
+                "type": "system", "subtype": "retry", "session_id": agent.session, "agent_id": agent.id(),
                 "attempt": attempt, "of": of, "after_ms": u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
                 "why": why }),
             AgentEvent::Todos(todos) => json!({
-                "type": "system", "subtype": "todos", "session_id": agent.session, "agent_id": agent.id,
+                "type": "system", "subtype": "todos", "session_id": agent.session, "agent_id": agent.id(),
                 "parent_tool_use_id": agent.parent_tool_use_id, "todos": todos }),
             AgentEvent::Compacted(done) => json!({
                 "type": "system", "subtype": "compact_boundary", "session_id": agent.session, "uuid": done.uuid,
-                "agent_id": agent.id, "parent_tool_use_id": agent.parent_tool_use_id,
+                "agent_id": agent.id(), "parent_tool_use_id": agent.parent_tool_use_id,
                 "compact_metadata": { "trigger": done.trigger.as_str(), "pre_tokens": done.pre_tokens,
                                       "post_tokens": done.post_tokens, "kept_messages": done.kept_messages } }),
             AgentEvent::ModeChanged(mode) => json!({
-                "type": "system", "subtype": "mode", "session_id": agent.session, "agent_id": agent.id,
+                "type": "system", "subtype": "mode", "session_id": agent.session, "agent_id": agent.id(),
                 "permission_mode": mode }),
             AgentEvent::Notice(text) => json!({
-                "type": "system", "subtype": "notice", "session_id": agent.session, "agent_id": agent.id,
+                "type": "system", "subtype": "notice", "session_id": agent.session, "agent_id": agent.id(),
                 "text": text }),
             _ => return,
         };
@@ -196,7 +196,7 @@ struct MessageLine<'a> {
     uuid: &'a str,
     parent_tool_use_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    agent_id: Option<&'a str>,
+    agent_id: Option<AgentId>,
 }
 
 /// The message's fields with its blocks as the bytes they are, made one line.

@@ -273,7 +273,7 @@ impl Inbox {
     fn no_such_member(&self) -> StoreError {
         StoreError::NoSuchMember {
             name: self.0.agent.clone(),
-            team: self.0.team.name().clone(),
+            team: self.0.team.name(),
             known: agents_in(&self.0.dir).unwrap_or_default(),
         }
     }
@@ -310,7 +310,7 @@ fn log_notices(inbox: &Inner, notices: &[InboxNotice]) {
         let event = Event {
             ts: clock::now(),
             event: EventKind::Notice,
-            team: inbox.team.name().clone(),
+            team: inbox.team.name(),
             agent: inbox.agent.clone(),
             incarnation: 0,
             fields,

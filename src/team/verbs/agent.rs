@@ -14,6 +14,7 @@ use crate::team::spawn::TeammateRequest;
 use crate::team::supervisor::Supervisor;
 use crate::tools::context::ToolContext;
 use crate::tools::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
+use crate::tools::work::{input, run};
 use crate::wire::access::{Access, Target};
 use crate::wire::definition::Isolation;
 use crate::wire::ids::AgentName;
@@ -71,7 +72,7 @@ fn schema(leads: bool, background: bool, forks: Forks) -> String {
     if leads {
         properties["name"] =
             text("Makes it a teammate that stays, is reached by this name, and reports by message");
-        properties["team_name"] = text("The team; your own when left out");
+        properties["team_name"] = text("The team; your own when left out. Names yours while nobody is in it");
     }
     if background {
         properties["run_in_background"] = json!({
@@ -190,12 +191,12 @@ impl AgentTool {
         call_id: String,
         turn: MutexGuard<'_, ()>,
     ) -> ToolOutput {
-        let own = &self.core.context.team;
-        if let Some(team) = input.team_name.as_deref().filter(|t| *t != own.as_str()) {
-            return ToolOutput::error(format!(
-                "There is no team {team:?} here. Your team is {own}; leave team_name out."
-            ));
+        if let Some(wanted) = &input.team_name
+            && let Err(why) = self.be_called(supervisor, wanted).await
+        {
+            return ToolOutput::error(format!("The teammate was not started. {why}"));
         }
+        let own = self.core.context.team.get();
         let request = TeammateRequest {
             parent: Arc::clone(&self.core),
             tool_use_id: call_id,
@@ -238,6 +239,15 @@ impl AgentTool {
             }
             Err(why) => ToolOutput::error(format!("The teammate was not started. {why}")),
         }
+    }
+
+    /// The team is called so, or is named now; an error when it cannot be any more.
+    async fn be_called(&self, supervisor: &Supervisor, wanted: &str) -> Result<(), String> {
+        let name = slug::team_name(wanted).map_err(|e| format!("{e}."))?;
+        if name == self.core.context.team.get() {
+            return Ok(());
+        }
+        supervisor.name_team(wanted, None).await.map(drop)
     }
 
     /// Forks the caller's conversation. A fork works beside its parent, whatever the call says.
@@ -397,11 +407,9 @@ impl Tool for AgentTool {
     }
 
     fn run<'a>(&'a self, call: ToolCall, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            match serde_json::from_value::<Input>(call.input) {
-                Ok(input) => self.start(input, call.id, context).await,
-                Err(error) => ToolOutput::error(format!("The input of Agent is wrong: {error}.")),
-            }
+        run(async move {
+            let id = call.id.clone();
+            Ok(self.start(input(&self.spec, call)?, id, context).await)
         })
     }
 }

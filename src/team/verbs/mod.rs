@@ -7,6 +7,8 @@ pub mod send_message;
 pub mod task_output;
 pub mod task_stop;
 pub mod tasks;
+pub mod team_create;
+pub mod team_delete;
 
 use super::context::Team;
 use super::supervisor::Supervisor;
@@ -19,7 +21,7 @@ use crate::tools::tool::Tool;
 use std::sync::{Arc, OnceLock};
 
 /// The tools that act on agents and tasks, in the order of their declaration.
-const OWN: [&str; 11] = [
+const OWN: [&str; 13] = [
     "AskUserQuestion",
     "EnterPlanMode",
     "ExitPlanMode",
@@ -31,6 +33,8 @@ const OWN: [&str; 11] = [
     "TaskGet",
     "TaskList",
     "TaskUpdate",
+    "TeamCreate",
+    "TeamDelete",
 ];
 
 /// The names of all tools that an agent of a team could have, in the order of their declaration, those of MCP
@@ -83,12 +87,16 @@ impl Toolkit for Kit {
                 Arc::clone(core),
                 self.team.clone(),
                 Arc::clone(mailbox),
-                supervisor,
+                supervisor.clone(),
             )));
         }
         if let Some(mailbox) = mailbox.filter(|_| has_team && core.context.tier != Tier::Subagent) {
             let desk = TaskDesk::new(self.team.clone(), mailbox.owner().clone(), core.context.incarnation);
             tools.extend(tasks::TaskTool::all(desk, Arc::clone(core)));
+        }
+        if let Some(supervisor) = supervisor {
+            tools.push(Arc::new(team_create::TeamCreate::new(supervisor.clone())));
+            tools.push(Arc::new(team_delete::TeamDelete::new(supervisor)));
         }
         tools
     }

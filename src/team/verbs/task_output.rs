@@ -10,6 +10,7 @@ use crate::store::background;
 use crate::store::error::StoreError;
 use crate::tools::context::ToolContext;
 use crate::tools::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
+use crate::tools::work::{input, run};
 use crate::wire::access::{Access, Target};
 use crate::wire::background::TaskKind;
 use crate::wire::limits::{TASK_OUTPUT_WAIT, TASK_OUTPUT_WAIT_MAX};
@@ -195,11 +196,6 @@ impl Tool for TaskOutput {
     }
 
     fn run<'a>(&'a self, call: ToolCall, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            match serde_json::from_value::<Input>(call.input) {
-                Ok(input) => self.look(input, context).await,
-                Err(error) => ToolOutput::error(format!("The input of TaskOutput is wrong: {error}.")),
-            }
-        })
+        run(async move { Ok(self.look(input(&SPEC, call)?, context).await) })
     }
 }

@@ -6,6 +6,7 @@ use crate::agent::core::AgentCore;
 use crate::agent::ports::Mailbox;
 use crate::tools::context::ToolContext;
 use crate::tools::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
+use crate::tools::work::{input, run};
 use crate::wire::access::{Access, Target};
 use crate::wire::background::{StoppedBy, TaskRecord, TaskState};
 use crate::wire::frame::{FrameType, TaskStopRequest};
@@ -43,7 +44,7 @@ pub struct TaskStop {
 pub(super) fn is_below(context: &AgentContext, record: &TaskRecord) -> bool {
     let named =
         context.name.is_some() && record.root == context.root && record.incarnation == context.incarnation;
-    named || record.launched_by == context.id
+    named || record.launched_by == context.id()
 }
 
 impl TaskStop {
@@ -131,11 +132,9 @@ impl Tool for TaskStop {
     }
 
     fn run<'a>(&'a self, call: ToolCall, _: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            match serde_json::from_value::<Input>(call.input) {
-                Ok(input) => self.stop(input.task_id.trim()).await,
-                Err(error) => ToolOutput::error(format!("The input of TaskStop is wrong: {error}.")),
-            }
+        run(async move {
+            let Input { task_id } = input(&SPEC, call)?;
+            Ok(self.stop(task_id.trim()).await)
         })
     }
 }

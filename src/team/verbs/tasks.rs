@@ -10,6 +10,7 @@ use crate::store::tasks::{Change, NewTask, TaskError, open_blockers};
 use crate::team::tasks::TaskDesk;
 use crate::tools::context::ToolContext;
 use crate::tools::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};
+use crate::tools::work::run;
 use crate::wire::access::{Access, Target};
 use crate::wire::ids::AgentName;
 use crate::wire::task::{Task, TaskId, TaskStatus};
@@ -114,15 +115,13 @@ impl TaskTool {
         }
     }
 
-    fn task<'a>(&'a self, id: Option<TaskId>, subject: &'a str, description: &'a str) -> GateTask<'a> {
-        GateTask { id, subject, description, by: self.desk.me(), team: &self.core.context.team }
-    }
-
     async fn create(&self, input: Create, cancel: &CancellationToken) -> Result<String, String> {
         if input.subject.trim().is_empty() {
             return Err("A task needs a subject.".to_owned());
         }
-        let task = self.task(None, input.subject.trim(), &input.description);
+        let (team, subject) = (self.core.context.team.get(), input.subject.trim());
+        let by = self.desk.me();
+        let task = GateTask { id: None, subject, description: &input.description, by, team: &team };
         self.gate(GateEvent::TaskCreated(task), cancel).await?;
         let new = NewTask {
             subject: input.subject.trim().to_owned(),
@@ -179,7 +178,9 @@ impl TaskTool {
         };
         if input.status == Some(Status::Completed) {
             let task = self.desk.get(id).await.map_err(|e| say(&e))?;
-            let done = self.task(Some(id), &task.subject, &task.description);
+            let (team, by) = (self.core.context.team.get(), self.desk.me());
+            let (subject, description) = (&task.subject, &task.description);
+            let done = GateTask { id: Some(id), subject, description, by, team: &team };
             self.gate(GateEvent::TaskCompleted(done), cancel).await?;
         }
         let change = Change {
@@ -326,11 +327,8 @@ impl Tool for TaskTool {
     }
 
     fn run<'a>(&'a self, call: ToolCall, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            match self.act(&call, &context.cancel).await {
-                Ok(text) => ToolOutput::ok(text),
-                Err(why) => ToolOutput::error(why),
-            }
-        })
+        run(
+            async move { self.act(&call, &context.cancel).await.map(ToolOutput::ok).map_err(ToolOutput::error) },
+        )
     }
 }

@@ -52,12 +52,12 @@ pub async fn run(setup: &Setup, args: &Args) -> Result<Option<ExitKind>, CliErro
         // Indented, the lines below the first are a list under it.
         CliError::usage(why, asked.join("\n").replace('\n', "\n  "))
     })?;
-    let team = session::open_unwatched(&setup.paths, &setup.disk, found.team.name(), setup.durability())?;
+    let team = session::open_unwatched(&setup.paths, &setup.disk, &found.team.name(), setup.durability())?;
     let word = Word { answers: answers.clone(), ..Word::once(Decision::Allow, args.note.clone(), USER) };
     let ask = counted(&team, id, answer(&team, id, word).await?)?;
     let mut out = Out::default();
     if setup.shared.json {
-        out.json(&json!({ "id": id, "team": team.name, "agentId": ask.agent_id, "kind": ask.kind,
+        out.json(&json!({ "id": id, "team": team.name(), "agentId": ask.agent_id, "kind": ask.kind,
             "answers": answers, "note": args.note, "by": USER }))?;
         return Ok(None);
     }

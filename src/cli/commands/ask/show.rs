@@ -22,7 +22,7 @@ use serde_json::{Value, json, value::RawValue};
 #[serde(rename_all = "camelCase")]
 struct Row<'a> {
     id: &'a AskId,
-    team: &'a TeamName,
+    team: TeamName,
     agent_id: &'a AgentId,
     kind: AskKind,
     tool: &'a str,

@@ -30,7 +30,7 @@ pub(super) async fn watch(opened: &Opened, shared: &Shared) -> Result<Option<Exi
     let tell = move |_: &OsStr| _ = told.try_send(());
     let watching = Watcher::start().and_then(|watcher| Ok((watcher.watch(&paths.inboxes(), tell)?, watcher)));
     let net = match &watching {
-        Ok(_) if !is_network_fs(paths.dir()) => POLL_NET,
+        Ok(_) if !is_network_fs(&paths.dir()) => POLL_NET,
         Ok(_) | Err(_) => POLL_NET_NETWORK,
     };
     let mut screen = Screen { out: Out::default(), json: shared.json, shown: BTreeMap::new() };

@@ -38,7 +38,7 @@ impl SendMessage {
 
     /// Sends to such an agent.
     pub(super) async fn send_to_agent(&self, id: &AgentId, draft: Draft) -> ToolOutput {
-        if id == &self.core.context.id {
+        if id == &self.core.context.id() {
             return ToolOutput::error("Not sent: that is you.");
         }
         let Ok(inbox) = AgentName::new(id.as_str()) else {
@@ -122,7 +122,7 @@ impl SendMessage {
 
     /// The agents without a name that can be written to, as the end of an error; empty when there are none.
     pub(super) fn agents_listed(&self) -> String {
-        let own = &self.core.context.id;
+        let own = &self.core.context.id();
         let views = self.core.runtime.background.views();
         let agents: Vec<String> = views
             .iter()
