@@ -475,7 +475,7 @@ mod tests {
         paths.ensure_root().expect("makes");
         let team = paths.team(&TeamName::new("t").expect("slug"));
         team.make().expect("makes");
-        for path in [&*home, &paths.teams(), team.dir(), &team.keys_dir()] {
+        for path in [&*home, &paths.teams(), &team.dir(), &team.keys_dir()] {
             assert_eq!(mode(path), 0o700, "{}", path.display());
         }
         std::fs::set_permissions(paths.teams(), PermissionsExt::from_mode(0o755)).expect("opens");

@@ -114,8 +114,11 @@ fn every_event_says_what_happens_to_whom() {
         ],
     );
     server.on(prompt("ID:child"), [say("Child is done.").into()]);
-    server.on(prompt("ID:anna"), [say("Anna is done.").into()]);
-    let done = world.festoon(["-p", "ID:lead", "--allowed-tools", "Bash(touch:*),Agent"]).run();
+    server.on(prompt("ID:anna"), [[gate("anna"), say("Anna is done.")].into()]);
+    let running = world.festoon(["-p", "ID:lead", "--allowed-tools", "Bash(touch:*),Agent"]).start();
+    server.wait_for("ID:lead", 3);
+    server.open("anna");
+    let done = running.wait();
     done.code(0);
     assert_eq!(done.stderr, "");
     server.all_played();

@@ -434,7 +434,7 @@ fn an_unknown_type_a_bad_directory_and_a_bad_model_leave_nothing_behind() {
                 with("kind", json!({ "subagent_type": "Wizard" })),
                 with("cwd", json!({ "cwd": "/no/such/directory" })),
                 with("model", json!({ "model": "a" })),
-                with("team", json!({ "team_name": "another" })),
+                with("team", json!({ "team_name": "../another" })),
                 with("isolation", json!({ "isolation": "worktree" })),
             ]
             .into(),

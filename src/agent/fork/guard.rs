@@ -26,7 +26,7 @@ pub fn not_here(context: &AgentContext, tool: &str, declared: &[String]) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::context::Tier;
+    use crate::agent::context::{TeamLabel, Tier};
     use crate::wire::ids::{AgentId, AgentName, SessionId, TeamName};
     use std::path::PathBuf;
 

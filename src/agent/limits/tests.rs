@@ -66,7 +66,7 @@ impl Home {
 
     /// Waits until what was queued before is done.
     async fn settled(&self) {
-        self.disk.run(self.team.dir(), || Ok(())).await.expect("runs");
+        self.disk.run(&self.team.dir(), || Ok(())).await.expect("runs");
     }
 }
 
