@@ -3,6 +3,8 @@
 //! Owns how agents are listed for a person who watches. What is shown is what each says of itself,
 //! and the leader's verdict on those who are gone; nothing here asks the processes.
 
+use super::teams::TeamView;
+use super::teams::children::{Child, Places, Wanted};
 use super::text::{clean, fit, pad};
 use super::view::style_of;
 use crate::agent::background::{Background, TaskView};
@@ -81,6 +83,21 @@ impl AgentStatus {
         }
     }
 
+    fn of_child(child: &Child) -> Self {
+        let row = &child.row;
+        let states = [AgentState::Starting, AgentState::Working, AgentState::Waiting];
+        let state = states.into_iter().find(|state| state.as_str() == row.state);
+        Self {
+            name: row.display.clone(),
+            color: None,
+            state: state.unwrap_or(AgentState::Lost),
+            since: row.since.clone(),
+            doing: row.task.clone().unwrap_or_default(),
+            tokens: row.tokens,
+            cost: row.cost,
+        }
+    }
+
     fn of_member(member: &Member, record: Option<&RunRecord>) -> Self {
         let record = record.filter(|r| r.incarnation == member.incarnation);
         let mut status = Self::of(&member.display_name, Some(&member.color), record);
@@ -111,6 +128,21 @@ pub async fn look(team: &Team) -> Result<Vec<AgentStatus>, StoreError> {
     Ok(std::iter::once(AgentStatus::of(TEAM_LEAD, None, record(TEAM_LEAD)))
         .chain(members.map(|m| AgentStatus::of_member(m, record(m.agent_name.as_str()))))
         .collect())
+}
+
+/// Subagents at work that this process does not know of as its background tasks: in the foreground, or below
+/// a member with a process of its own.
+pub async fn others(team: &Team, tasks: &Background) -> Result<Vec<AgentStatus>, StoreError> {
+    let known: Vec<_> = tasks.views().into_iter().map(|view| view.record.task_id).collect();
+    let paths = team.paths.clone();
+    let look = move || {
+        let view = TeamView::look(paths.clone());
+        let places = Places::find(paths.paths(), std::slice::from_ref(&view))?;
+        Ok(places.children(&view, Wanted::AtWork))
+    };
+    let children = team.disk.run(team.paths.dir(), look).await?;
+    let unknown = |child: &&Child| known.iter().all(|id| id.as_str() != child.row.agent_id.as_str());
+    Ok(children.iter().filter(unknown).map(AgentStatus::of_child).collect())
 }
 
 /// What is at work in the background in this process.

@@ -2,6 +2,7 @@
 //!
 //! A damaged file never hides the rest: what it could have said is missing, and the file is named.
 
+pub mod children;
 pub mod row;
 
 use super::environment::Environment;
@@ -20,6 +21,9 @@ use crate::wire::run::AgentState;
 use crate::wire::team::{Member, TeamFile};
 use row::{Known, Row, Seen, judge, see};
 use std::collections::BTreeMap;
+
+/// Teams that a hint names.
+const NAMED_TEAMS: usize = 10;
 
 /// Where a command that only looks starts from: no settings are read, so a mistake in them is not in
 /// its way.
@@ -208,7 +212,15 @@ pub fn choose(paths: &Paths, wanted: Option<&str>) -> Result<TeamView, CliError>
         names.iter().map(|name| TeamView::look(paths.team(name))).filter(TeamView::lives).collect();
     match live.len() {
         1 => Ok(live.remove(0)),
-        0 => Err(not_found("no team is running".to_owned(), "team", &names)),
+        0 if names.is_empty() => Err(not_found("no team is running".to_owned(), "team", &names)),
+        0 => {
+            let mut ended: Vec<String> = names.iter().take(NAMED_TEAMS).map(ToString::to_string).collect();
+            if names.len() > NAMED_TEAMS {
+                ended.push(format!("and {} more (`festoon team list`)", names.len() - NAMED_TEAMS));
+            }
+            let hint = format!("say which of those that have ended: {}", ended.join(", "));
+            Err(CliError::new(ExitKind::Failed, "not_found", "no team is running", hint))
+        }
         _ => {
             let names: Vec<String> = live.iter().map(|team| team.name().to_string()).collect();
             let message = format!("several teams are running: {}", names.join(", "));

@@ -172,6 +172,11 @@ impl RunId {
     pub fn generate() -> Self {
         Self(Uuid::now_v7().to_string())
     }
+    /// When it was made, in milliseconds since 1970; `None` for one that another program named.
+    pub fn begun_ms(&self) -> Option<u64> {
+        let (seconds, nanos) = Uuid::parse_str(&self.0).ok()?.get_timestamp()?.to_unix();
+        Some(seconds * 1000 + u64::from(nanos / 1_000_000))
+    }
 }
 impl MessageId {
     /// A new message (UUIDv7: ordered by time).

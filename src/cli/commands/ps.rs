@@ -4,18 +4,20 @@ use crate::cli::args::Shared;
 use crate::cli::error::CliError;
 use crate::cli::out::Out;
 use crate::cli::table::{self, Cell, Column, Table};
+use crate::cli::teams::children::{Child, Places, Wanted};
 use crate::cli::teams::row::Row;
 use crate::cli::teams::{self, Desk, TeamView};
 use crate::cli::{status, view, words};
 use crate::wire::error::ExitKind;
 use crate::wire::ledger::{LedgerFile, Used};
+use crate::wire::run::AgentState;
 use crate::wire::usage::Money;
 use anstyle::{AnsiColor, Style};
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Also the agents of teams that have ended; --json always has them.
+    /// Also the agents of teams that have ended, which --json always has, and subagents that have ended.
     #[arg(long, short)]
     pub all: bool,
 }
@@ -24,19 +26,32 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Option<ExitKind>, CliError> {
     let desk = Desk::new()?;
     let teams = teams::all(&desk.paths)?;
+    let places = Places::find(&desk.paths, &teams)?;
+    let wanted = if args.all { Wanted::All } else { Wanted::AtWork };
     let mut out = Out::default();
     if shared.json {
-        let rows: Vec<&Row> = teams.iter().flat_map(|team| &team.rows).collect();
+        let rows: Vec<Row> = teams
+            .iter()
+            .flat_map(|team| {
+                let children = places.children(team, wanted).into_iter().map(|child| child.row);
+                team.rows.iter().cloned().chain(children).collect::<Vec<_>>()
+            })
+            .collect();
         out.json(&rows)?;
     } else {
-        show(&mut out, &teams, args.all)?;
+        show(&mut out, &teams, |team| places.children(team, wanted), args.all)?;
     }
     // Every one of them, so no short circuit.
     let troubles = teams.iter().filter(|team| team.warn()).count();
     Ok((troubles > 0).then_some(ExitKind::Failed))
 }
 
-fn show(out: &mut Out, teams: &[TeamView], all: bool) -> Result<(), CliError> {
+fn show(
+    out: &mut Out,
+    teams: &[TeamView],
+    children: impl Fn(&TeamView) -> Vec<Child>,
+    all: bool,
+) -> Result<(), CliError> {
     let (shown, ended): (Vec<&TeamView>, Vec<&TeamView>) =
         teams.iter().partition(|team| all || team.state() != "stopped" || !team.troubles.is_empty());
     if !teams.iter().any(TeamView::lives) {
@@ -44,7 +59,7 @@ fn show(out: &mut Out, teams: &[TeamView], all: bool) -> Result<(), CliError> {
     }
     for team in shown {
         out.line(heading(team))?;
-        for line in agents(&team.rows).render(table::columns()) {
+        for line in agents(&team.rows, &children(team)).render(table::columns()) {
             out.line(line)?;
         }
     }
@@ -101,10 +116,11 @@ pub fn state_style(state: &str) -> Style {
     }
 }
 
-/// The agents as a table, a line each.
-pub fn agents(rows: &[Row]) -> Table {
+/// The agents as a table, a line each; those without a row of their own below whom they work for.
+pub fn agents(rows: &[Row], children: &[Child]) -> Table {
     let mut table = Table::new(&[
-        Column::Cut("AGENT", 12),
+        // An id with its branch stays whole.
+        Column::Cut("AGENT", 20),
         Column::Cut("TYPE", 8),
         Column::Fixed("STATE"),
         Column::Right("AGE"),
@@ -115,26 +131,38 @@ pub fn agents(rows: &[Row]) -> Table {
     ])
     .indented(2);
     for row in rows {
-        let what = match &row.task {
-            Some(task) => task.clone(),
-            None => place(row),
-        };
-        table.row([
-            Cell::styled(&row.display, view::style_of(row.color.as_deref())),
-            Cell::from(row.kind.as_deref().unwrap_or("?")),
-            Cell::styled(row.state, state_style(row.state)),
-            Cell::from(row.since.as_ref().map(words::age).unwrap_or_default()),
-            Cell::from(if row.tokens == 0 { String::new() } else { status::tokens(row.tokens) }),
-            Cell::from(words::money(row.cost)),
-            Cell::from(row.model.as_deref().map_or("?".to_owned(), short_model)),
-            Cell::from(what),
-        ]);
+        table.row(cells(row, &row.display));
+        for child in children.iter().filter(|child| child.root == row.name) {
+            // The leader is at depth 0, a member at 1.
+            let base = if row.name.is_lead() { 1 } else { 2 };
+            let depth = usize::try_from(child.meta.depth).unwrap_or(base).saturating_sub(base);
+            let branch = "─".repeat(depth.min(8));
+            table.row(cells(&child.row, &format!("└{branch} {}", child.row.display)));
+        }
     }
     table
 }
 
+fn cells(row: &Row, name: &str) -> [Cell; 8] {
+    // The cause of an end without a word says more than what was done then.
+    let what = match &row.task {
+        Some(task) if row.state != AgentState::Lost.as_str() => task.clone(),
+        Some(_) | None => place(row),
+    };
+    [
+        Cell::styled(name, view::style_of(row.color.as_deref())),
+        Cell::from(row.kind.as_deref().unwrap_or("?")),
+        Cell::styled(row.state, state_style(row.state)),
+        Cell::from(row.since.as_ref().map(words::age).unwrap_or_default()),
+        Cell::from(if row.tokens == 0 { String::new() } else { status::tokens(row.tokens) }),
+        Cell::from(words::money(row.cost)),
+        Cell::from(row.model.as_deref().map_or("?".to_owned(), short_model)),
+        Cell::from(what),
+    ]
+}
+
 /// What tells models apart at a glance: the name without its provider, a script without its directory.
-fn short_model(full: &str) -> String {
+pub fn short_model(full: &str) -> String {
     match full.split_once(':') {
         Some(("scripted", file)) => format!("scripted:{}", file.rsplit('/').next().unwrap_or(file)),
         Some((_, name)) => name.to_owned(),

@@ -48,6 +48,9 @@ pub struct Row {
     pub pid: Option<u32>,
     /// Its pane, while it is not over.
     pub pane_id: Option<String>,
+    /// Of an agent that is no member: who started it.
+    #[serde(rename = "parentAgentId", skip_serializing_if = "Option::is_none")]
+    pub parent: Option<AgentId>,
     /// The name as given, for people.
     #[serde(skip)]
     pub display: String,
@@ -180,6 +183,7 @@ fn blank(known: &Known<'_>) -> Row {
         since: member.map(|m| m.joined_at.clone()),
         pid: None,
         pane_id: member.and_then(|m| m.pane_id.clone()),
+        parent: None,
         display: member.map_or_else(|| known.name.to_string(), |m| m.display_name.clone()),
         color: member.map(|m| m.color.clone()),
         lives: false,

@@ -5,6 +5,7 @@ use crate::cli::commands::ps::{agents, heading, state_style};
 use crate::cli::error::CliError;
 use crate::cli::out::Out;
 use crate::cli::table::{self, Cell, Column, Table};
+use crate::cli::teams::children::{Places, Wanted};
 use crate::cli::teams::{self, Desk, TeamView};
 use crate::cli::words;
 use crate::store::asks;
@@ -84,6 +85,7 @@ fn waiting(team: &TeamView) -> Vec<(String, Option<usize>)> {
 pub fn show(desk: &Desk, shared: &Shared, wanted: Option<&str>) -> Result<Option<ExitKind>, CliError> {
     let team = teams::choose(&desk.paths, wanted)?;
     let exit = team.warn().then_some(ExitKind::Failed);
+    let children = Places::find(&desk.paths, std::slice::from_ref(&team))?.children(&team, Wanted::AtWork);
     let open: Vec<String> = asks::list(&team.paths)?
         .iter()
         .filter(|(_, status, _)| *status == AskStatus::Open)
@@ -96,7 +98,7 @@ pub fn show(desk: &Desk, shared: &Shared, wanted: Option<&str>) -> Result<Option
         value["description"] = team.roster.as_ref().map(|r| r.description.clone()).into();
         value["createdAt"] = team.roster.as_ref().map(|r| r.created_at.as_str()).into();
         value["directory"] = team.paths.dir().display().to_string().into();
-        value["agents"] = json!(team.rows);
+        value["agents"] = team.rows.iter().chain(children.iter().map(|c| &c.row)).map(|r| json!(r)).collect();
         value["waiting"] = waiting.into_iter().collect();
         value["openAsks"] = open.into();
         out.json(&value)?;
@@ -111,7 +113,7 @@ pub fn show(desk: &Desk, shared: &Shared, wanted: Option<&str>) -> Result<Option
         out.line(format!("  session {session}, made {}", words::local(&roster.created_at, "%F %R")))?;
     }
     out.line(format!("  {}", words::line(&team.paths.dir().display().to_string())))?;
-    for line in agents(&team.rows).render(table::columns()) {
+    for line in agents(&team.rows, &children).render(table::columns()) {
         out.line(line)?;
     }
     let unread: Vec<String> = waiting

@@ -1,0 +1,279 @@
+//! Agents without a place in the roster: subagents, forks, and what works in the background, each below the
+//! leader or the member in whose process it runs.
+//!
+//! Owns how they are found on disk and what their state rests on: that process, and that the run of it
+//! which started them still goes on. Never asks the process itself, so that any terminal sees the same.
+
+use super::TeamView;
+use super::row::{Row, Seen, see};
+use crate::store::error::StoreError;
+use crate::store::paths::{Paths, ProjectPaths};
+use crate::store::{asks, background, clock, lock, run, transcript, watch};
+use crate::wire::ask::{Ask, AskStatus};
+use crate::wire::background::{TaskRecord, TaskState};
+use crate::wire::ids::{AgentId, AgentName, BackgroundId, SessionId, TeamName};
+use crate::wire::run::{AgentState, RunRecord};
+use crate::wire::time::Timestamp;
+use crate::wire::transcript::AgentMeta;
+use crate::wire::usage::Money;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+/// One of them.
+#[derive(Debug, Clone)]
+pub struct Child {
+    /// Its line.
+    pub row: Row,
+    /// What it is.
+    pub meta: AgentMeta,
+    /// The leader or the member below which it works.
+    pub root: AgentName,
+    /// Its transcript.
+    pub transcript: PathBuf,
+}
+
+/// Which of them are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those at work, those that wait for a place, and those whose process went away under them.
+    AtWork,
+    /// Those that have ended as well.
+    All,
+}
+
+/// Where sessions are, by the team they work for.
+pub struct Places(BTreeMap<TeamName, Vec<(ProjectPaths, SessionId)>>);
+
+impl Places {
+    /// Looks for the sessions of these teams: those they name, and those that a living process has left for
+    /// another conversation and whose agents may work on.
+    pub fn find(paths: &Paths, teams: &[TeamView]) -> Result<Self, StoreError> {
+        let mut found = BTreeMap::<TeamName, Vec<(ProjectPaths, SessionId)>>::new();
+        let named: BTreeMap<&SessionId, &TeamName> = teams
+            .iter()
+            .filter_map(|team| team.roster.as_ref().map(|roster| (&roster.lead_session_id, team.name())))
+            .collect();
+        if named.is_empty() {
+            return Ok(Self(found));
+        }
+        let lives: HashSet<&TeamName> =
+            teams.iter().filter(|team| team.lives()).map(TeamView::name).collect();
+        for project in transcript::projects(paths)? {
+            for (session, team) in &named {
+                if project.sidechains(session).is_dir() {
+                    found.entry((*team).clone()).or_default().push((project.clone(), (*session).clone()));
+                }
+            }
+            if lives.is_empty() {
+                continue;
+            }
+            for (session, _) in transcript::sessions(&project)? {
+                let open = !named.contains_key(&session)
+                    && lock::is_held(&project.session_lock(&session)).unwrap_or(false);
+                if let Some(team) = open.then(|| team_of(&project, &session)).flatten()
+                    && lives.contains(&team)
+                {
+                    found.entry(team).or_default().push((project.clone(), session));
+                }
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// The transcript of a leader or a member; `None` when it has none yet.
+    pub fn transcript(&self, team: &TeamView, row: &Row) -> Option<PathBuf> {
+        let roster = team.roster.as_ref()?;
+        let same = roster.members.iter().filter(|member| member.agent_name == row.name);
+        let incarnation = same.map(|member| member.incarnation).max();
+        let of = |(project, session): &(ProjectPaths, SessionId)| match incarnation {
+            None if *session == roster.lead_session_id => Some(project.transcript(session)),
+            None => None,
+            Some(incarnation) => Some(project.member_sidechain(session, &row.agent_id, incarnation)),
+        };
+        self.0.get(team.name())?.iter().filter_map(of).find(|path| path.is_file())
+    }
+
+    /// The agents of a team that have no row in its roster, those below one agent after one another and each
+    /// behind the one that started it.
+    pub fn children(&self, team: &TeamView, wanted: Wanted) -> Vec<Child> {
+        let Some(sessions) = self.0.get(team.name()) else { return Vec::new() };
+        let look = Look::at(team);
+        let mut all = Vec::new();
+        for (project, session) in sessions {
+            // A directory that cannot be read has nothing to show; its session says so.
+            let metas = transcript::sidechains(project, session).unwrap_or_default();
+            all.extend(metas.into_iter().filter_map(|meta| look.child(project, session, meta, wanted)));
+        }
+        let mut sorted = Vec::with_capacity(all.len());
+        for row in &team.rows {
+            let below = |child: &Child| child.root == row.name;
+            let (mut here, rest): (Vec<Child>, Vec<Child>) = all.into_iter().partition(below);
+            all = rest;
+            descend(&row.agent_id, &mut here, &mut sorted);
+            // Those whose parent is gone from the list.
+            sorted.append(&mut here);
+        }
+        sorted
+    }
+}
+
+/// The children of one agent and theirs, taken out of `left`.
+fn descend(parent: &AgentId, left: &mut Vec<Child>, sorted: &mut Vec<Child>) {
+    let (mine, rest): (Vec<Child>, Vec<Child>) =
+        std::mem::take(left).into_iter().partition(|child| child.meta.parent_agent_id == *parent);
+    *left = rest;
+    for child in mine {
+        let id = child.meta.agent_id.clone();
+        sorted.push(child);
+        descend(&id, left, sorted);
+    }
+}
+
+/// The team that a session's first line names.
+fn team_of(project: &ProjectPaths, session: &SessionId) -> Option<TeamName> {
+    let mut team = None;
+    transcript::read_while(&project.transcript(session), |_, line| {
+        team = line.ok().and_then(|line| line.team_name);
+        false
+    })
+    .ok()?;
+    team
+}
+
+/// What is looked at once for all children of a team.
+struct Look<'a> {
+    team: &'a TeamView,
+    runs: BTreeMap<AgentName, RunRecord>,
+    asks: Vec<Ask>,
+    shared: bool,
+}
+
+impl<'a> Look<'a> {
+    fn at(team: &'a TeamView) -> Self {
+        // What cannot be read is among the troubles of the team.
+        let records = run::load_all(&team.paths).unwrap_or_default();
+        let open = asks::list(&team.paths).unwrap_or_default().into_iter();
+        Self {
+            team,
+            runs: records.into_iter().filter_map(|(name, record)| Some((name, record.ok()?.known))).collect(),
+            asks: open.filter(|(_, status, _)| *status == AskStatus::Open).map(|(ask, ..)| ask).collect(),
+            shared: watch::is_network_fs(team.paths.dir()),
+        }
+    }
+
+    fn child(
+        &self,
+        project: &ProjectPaths,
+        session: &SessionId,
+        meta: AgentMeta,
+        wanted: Wanted,
+    ) -> Option<Child> {
+        let root = meta.root.clone()?;
+        // Members have their row.
+        if meta.agent_id.as_str().contains('@') {
+            return None;
+        }
+        let task = background::load(project, session, &BackgroundId::of_agent(&meta.agent_id)).ok().flatten();
+        let status = task.as_ref().map_or(meta.status.as_str(), |task| task.state.as_str());
+        let over = ![TaskState::Queued, TaskState::Running].iter().any(|state| state.as_str() == status);
+        if over && wanted == Wanted::AtWork {
+            return None;
+        }
+        let mut row = self.row(&meta, &root, task.as_ref());
+        if over {
+            row.state = if status == TaskState::Failed.as_str() { "failed" } else { "stopped" };
+            row.evidence = format!("{status}, as its record says");
+        } else {
+            self.judge(&mut row, &root, status == TaskState::Queued.as_str());
+        }
+        let transcript = project.sidechain(session, &meta.agent_id);
+        if row.tokens == 0 && row.lives {
+            // The ledger keeps the rows of those that used most.
+            row.tokens = said_by(&transcript);
+            row.cost = if row.tokens == 0 { row.cost } else { Money(None) };
+        }
+        Some(Child { row, meta, root, transcript })
+    }
+
+    fn row(&self, meta: &AgentMeta, root: &AgentName, task: Option<&TaskRecord>) -> Row {
+        let name = meta.name.as_deref().unwrap_or(meta.agent_id.as_str());
+        let used = self.team.ledger.as_ref();
+        let used =
+            used.and_then(|file| file.agents.iter().find(|row| row.agent_id == meta.agent_id.as_str()));
+        let backend = self.team.rows.iter().find(|row| row.name == *root).and_then(|row| row.backend);
+        Row {
+            agent_id: meta.agent_id.clone(),
+            name: AgentName::new(name).unwrap_or_else(|_| root.clone()),
+            team: self.team.name().clone(),
+            kind: Some(if meta.is_fork { "fork".to_owned() } else { meta.agent_type.clone() }),
+            backend,
+            state: AgentState::Working.as_str(),
+            evidence: String::new(),
+            model: Some(meta.model.clone()),
+            task: Some(meta.description.clone()),
+            tokens: used.map_or(0, |row| row.used.usage.total()),
+            cost: used.map_or_else(Money::default, |row| row.used.cost),
+            since: Some(task.map_or_else(|| meta.created_at.clone(), |task| task.since.clone())),
+            pid: None,
+            pane_id: None,
+            parent: Some(meta.parent_agent_id.clone()),
+            display: name.to_owned(),
+            color: None,
+            lives: false,
+        }
+    }
+
+    /// Whether one that is said to work does: by the process of its root, and by when that one began.
+    fn judge(&self, row: &mut Row, root: &AgentName, queued: bool) {
+        let Some(record) = self.runs.get(root) else {
+            row.state = AgentState::Lost.as_str();
+            row.evidence = format!("nothing is known of {root}, below which it worked");
+            return;
+        };
+        let earlier = row.since.as_ref().is_some_and(|since| is_before_run(since, record));
+        let seen = if record.state.is_over() { Seen::Gone } else { see(&record.process(), self.shared) };
+        let pid = record.pid;
+        match seen {
+            Seen::Gone => row.evidence = format!("pid {pid} of {root} gone"),
+            Seen::Running | Seen::Elsewhere if earlier => {
+                row.evidence = format!("started by an earlier process of {root}, which is gone");
+            }
+            Seen::Running => {
+                (row.lives, row.pid) = (true, Some(pid));
+                row.evidence = format!("pid {pid} of {root} running");
+            }
+            Seen::Elsewhere => {
+                row.lives = true;
+                row.evidence = format!("said so on host {}, which cannot be seen from here", record.host);
+            }
+        }
+        if !row.lives {
+            row.state = AgentState::Lost.as_str();
+        } else if queued {
+            row.state = AgentState::Starting.as_str();
+            row.task = row.task.take().map(|task| format!("waits for a place: {task}"));
+        } else if let Some(ask) = self.asks.iter().find(|ask| ask.agent_id == row.agent_id) {
+            row.state = AgentState::Waiting.as_str();
+            row.since = Some(ask.created_at.clone());
+            row.task = Some(ask.description.clone());
+        }
+    }
+}
+
+/// Whether something was begun before this run of an agent.
+fn is_before_run(since: &Timestamp, record: &RunRecord) -> bool {
+    let run = record.run_id.begun_ms().map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
+    clock::parse(since).zip(run).is_some_and(|(since, run)| since < run)
+}
+
+/// The tokens of all answers in a transcript.
+fn said_by(file: &std::path::Path) -> u64 {
+    let mut tokens = 0;
+    // One that cannot be read has said nothing that could be counted.
+    let _ = transcript::read(file, |_, line| {
+        let usage = line.ok().and_then(|line| line.message).and_then(|message| message.usage);
+        tokens += usage.map_or(0, |usage| usage.total());
+    });
+    tokens
+}
