@@ -4,8 +4,10 @@
 //! removed only when nothing in it would be lost: no change, no commit, and it is still the one that was
 //! made. What is kept stays with its branch. All of git's work is done by the `git` program.
 
+mod kept;
 mod lease;
 
+pub use kept::{Kept, KeptList};
 pub use lease::WorktreeLease;
 
 use crate::os::capture::{Captured, capture};
@@ -112,6 +114,8 @@ pub struct Nursery {
     pub carry: Carry,
     /// Worktrees that are being taken away with nobody waiting.
     pub cleanup: TaskTracker,
+    /// Those that were not taken away.
+    pub kept: KeptList,
 }
 
 /// A worktree of an agent.
@@ -277,14 +281,16 @@ impl Nursery {
 
     /// Takes the worktree away if nothing in it is new, else says why it stays.
     pub async fn finish(&self, tree: &Worktree) -> Ending {
-        match self.what_is_new(tree).await {
+        let ending = match self.what_is_new(tree).await {
             Ok(None) => match self.remove(tree).await {
                 Ok(()) => Ending::Removed,
                 Err(error) => Ending::Kept(format!("it could not be removed: {error}")),
             },
             Ok(Some(what)) => Ending::Kept(what),
             Err(error) => Ending::Kept(format!("it could not be looked at: {error}")),
-        }
+        };
+        self.kept.note(tree, if let Ending::Kept(why) = &ending { Some(why) } else { None });
+        ending
     }
 
     /// Waits for what is being taken away, as long as a tree may take.

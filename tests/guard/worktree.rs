@@ -1,7 +1,7 @@
 //! Worktrees of agents, with real git: made, verified, and removed only when nothing would be lost.
 
 use crate::support::binary;
-use festoon::agent::worktree::{Carry, Ending, Nursery, Worktree, WorktreeLease};
+use festoon::agent::worktree::{Carry, Ending, KeptList, Nursery, Worktree, WorktreeLease};
 use festoon::wire::ids::AgentId;
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,6 +50,7 @@ impl Repository {
             guard: binary(),
             carry: Carry::Refuse,
             cleanup: TaskTracker::new(),
+            kept: KeptList::default(),
         };
         Self { _temp: temp, top, nursery }
     }

@@ -69,7 +69,8 @@ fn a_subagent_stands_in_its_worktree_which_goes_or_stays() {
         [bash("p", "pwd; git rev-parse --abbrev-ref HEAD").into(), say("Looked.").into()],
     );
     server.on(prompt("ID:busy"), [bash("p", COMMIT).into(), say("Committed.").into()]);
-    world.festoon(RUN).run().code(0);
+    let done = world.festoon(RUN).run();
+    done.code(0);
 
     let clean = server.last_of("ID:clean");
     let (said, _) = clean.result("p");
@@ -95,6 +96,33 @@ fn a_subagent_stands_in_its_worktree_which_goes_or_stays() {
         ("one\n", String::new())
     );
     assert_eq!(git(&world.project, &["show", &format!("{branch}:a.txt")]), "two");
+
+    // The person is told at the end, and later by the doctor, with a command that loses nothing.
+    let (agent, here) = (branch.trim_start_matches("festoon/"), world.project.display());
+    let removal = format!("git -C {here} worktree remove {place} && git -C {here} branch -d {branch}");
+    let said = format!(
+        "warning: the worktree {place} (branch {branch}, agent {agent}) is kept: 1 commit; once that is merged or not \
+         wanted: {removal}\n"
+    );
+    assert_eq!(done.stderr, said);
+    let listed = || {
+        let doctor = world.festoon(["doctor", "--offline", "--json"]).run().json();
+        let checks = doctor.as_array().expect("checks").clone();
+        checks.into_iter().filter(|check| check["check"] == "worktree").collect::<Vec<Value>>()
+    };
+    let message = format!("{place} (branch {branch}, agent {agent}): 1 commit");
+    let hint = format!("merge or drop what it holds, then: {removal}");
+    let expected = json!([{ "check": "worktree", "status": "note", "message": message, "hint": hint }]);
+    assert_eq!(json!(listed()), expected);
+    let remove =
+        || Command::new("sh").args(["-c", &removal]).current_dir("/").output().expect("sh runs").status;
+    std::fs::write(Path::new(&place).join("more.txt"), "x").expect("file");
+    assert!(!remove().success(), "what is not committed is not lost");
+    assert_eq!(listed()[0]["message"], format!("{message} and 1 uncommitted change"));
+    std::fs::remove_file(Path::new(&place).join("more.txt")).expect("removes");
+    git(&world.project, &["merge", "-q", &branch]);
+    assert!(remove().success());
+    assert_eq!((trees(&world), listed()), (0, Vec::new()));
 }
 
 #[test]

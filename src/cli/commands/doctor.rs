@@ -6,6 +6,7 @@
 
 mod providers;
 mod servers;
+mod worktrees;
 
 use crate::agent::definition_sources::discover;
 use crate::cli::args::Shared;
@@ -89,7 +90,8 @@ impl Check {
 /// Runs it; status 1 when there is a problem.
 pub async fn run(args: &Args, shared: Shared) -> Result<Option<ExitKind>, CliError> {
     if args.schema {
-        Out::default().json(&settings::schema::schema())?;
+        // For people as for programs: it is read from top to bottom.
+        Out::default().line(format!("{:#}", settings::schema::schema()))?;
         return Ok(None);
     }
     let desk = Desk::new()?;
@@ -126,6 +128,7 @@ pub async fn run(args: &Args, shared: Shared) -> Result<Option<ExitKind>, CliErr
         "read what you approve; for more, run festoon as a user of its own or in a container",
     ));
     checks.extend(leftovers(&desk));
+    checks.extend(worktrees::checks(&desk).await);
     if desk.environment.get(TOOL_MARK).is_some() || guard::is_below_guard() {
         checks.push(Check::note(
             "person",
