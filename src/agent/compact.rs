@@ -44,6 +44,8 @@ pub enum Compacted {
     Done(Compaction),
     /// There is nothing that could be summarized.
     Nothing,
+    /// The summary that was asked for would make it longer: it is as it was. Told already.
+    NoShorter,
     /// It was cancelled.
     Cancelled,
     /// The conversation is as it was; why.
@@ -73,7 +75,9 @@ impl Agent {
             match self.compact(Trigger::Auto, None, cancel).await {
                 Compacted::Cancelled => return Ok(None),
                 // Its request may have been the last one the budget had.
-                Compacted::Done(_) | Compacted::Failed(_) => self.core.runtime.budget.admit().await?,
+                Compacted::Done(_) | Compacted::NoShorter | Compacted::Failed(_) => {
+                    self.core.runtime.budget.admit().await?;
+                }
                 Compacted::Nothing => {}
             }
         }
@@ -104,7 +108,7 @@ impl Agent {
                     answer => Ok(answer),
                 }
             }
-            Compacted::Nothing => Err(self.too_large(&error).into()),
+            Compacted::Nothing | Compacted::NoShorter => Err(self.too_large(&error).into()),
             Compacted::Failed(why) => {
                 let what = format!("{error}; and the conversation could not be compacted: {why}");
                 Err(ModelError::new(ModelErrorKind::ContextExceeded, what).into())
@@ -157,7 +161,7 @@ impl Agent {
                 self.observe(&AgentEvent::Notice(what));
             }
             // A longer conversation may have something.
-            Compacted::Nothing => self.compact_from = before + self.step(),
+            Compacted::Nothing | Compacted::NoShorter => self.compact_from = before + self.step(),
             Compacted::Cancelled => {}
         }
         outcome
@@ -175,6 +179,9 @@ impl Agent {
     ) -> Compacted {
         let room = self.core.model.context_tokens / KEPT_SHARE;
         let Some(cut) = Cut::find(&self.history, KEPT_ROUNDS, room) else { return Compacted::Nothing };
+        if trigger == Trigger::Manual && cut::is_all_kept(&self.history, KEPT_ROUNDS, room) {
+            return Compacted::Nothing;
+        }
         let allowed = self.may_compact(trigger, focus, cancel).await;
         if cancel.is_cancelled() {
             return Compacted::Cancelled;
@@ -196,9 +203,14 @@ impl Agent {
         history.push(message.clone());
         history.extend_from_slice(&self.history[cut.start..]);
         let post_tokens = context_size::of_request(&self.prefix, &history);
-        if post_tokens >= pre_tokens && trigger != Trigger::Manual {
-            let why = format!("its summary would be no shorter ({post_tokens} tokens after {pre_tokens})");
-            return Compacted::Failed(why);
+        if post_tokens >= pre_tokens {
+            let why =
+                format!("with its summary it would be no shorter ({post_tokens} tokens after {pre_tokens})");
+            if trigger != Trigger::Manual {
+                return Compacted::Failed(why);
+            }
+            self.observe(&AgentEvent::Notice(format!("the conversation stays as it is: {why}")));
+            return Compacted::NoShorter;
         }
         let data = json!({
             "trigger": trigger.as_str(), "preTokens": pre_tokens, "postTokens": post_tokens,

@@ -280,7 +280,7 @@ fn on_demand_with_a_focus_from_the_prompt() {
     files(&world);
     server.on(prompt("ID:lead").input("above all: the whistling"), [say("SUMMARY ID:lead").into()]);
     server
-        .on(prompt("ID:lead"), (0..6).map(reading).chain([say("Done.").into(), say("Hello again.").into()]));
+        .on(prompt("ID:lead"), (0..12).map(reading).chain([say("Done.").into(), say("Hello again.").into()]));
     let lines = "/compact\nID:lead\n/compact the whistling\nhello\n";
     let done = world.festoon([] as [&str; 0]).stdin(lines).run();
     done.code(0);
@@ -338,4 +338,29 @@ fn a_subagent_compacts_its_own_conversation() {
     assert_eq!(chain.iter().filter(|l| l["subtype"] == "compact_boundary").count(), 1);
     assert_eq!(boundaries(&world), Vec::<Value>::new());
     world.check_transcripts();
+}
+
+#[test]
+fn a_compaction_that_would_gain_nothing_leaves_the_conversation_alone() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.on(prompt("ID:lead").input(ASK), [say(&"A long summary. ".repeat(2000)).into()]);
+    server.always(prompt("ID:lead"), say("Fine."));
+    // With two rounds nothing is asked; with six the summary comes out longer than what it would replace.
+    let said = |n: usize| "go on\n".repeat(n);
+    let lines = format!("ID:lead\n{}/compact\n{}/compact\nlast\n", said(1), said(4));
+    let done = world.festoon([] as [&str; 0]).stdin(lines).run();
+    done.code(0);
+    assert!(done.stdout.contains("there is nothing to compact yet"), "{}", done.stdout);
+    let stays = "the conversation stays as it is: with its summary it would be no shorter";
+    assert!(done.stdout.contains(stays), "{}", done.stdout);
+    let requests = server.requests();
+    let asked: Vec<usize> = (0..requests.len()).filter(|n| requests[*n].input().contains(ASK)).collect();
+    assert_eq!(asked, [6]);
+    assert_eq!(server.last_of("ID:lead").messages().len(), 13, "all rounds are still there");
+    assert_eq!(boundaries(&world), Vec::<Value>::new());
+    let kept = world.sessions()[0].with_extension("").join("ledger.json");
+    let ledger = crate::support::state::json_file(&kept);
+    let used = ledger["models"].as_object().expect("models").values().next().expect("one")["usage"].clone();
+    assert_eq!(used, server.usage(None), "the summary counts");
 }

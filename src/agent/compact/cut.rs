@@ -34,6 +34,13 @@ impl Cut {
     }
 }
 
+/// Whether a conversation is so short that all of it would stay: no more than so many rounds, and no more
+/// tokens behind its first message.
+pub(super) fn is_all_kept(history: &[ChatMessage], rounds: usize, tokens: u64) -> bool {
+    let said = history.iter().filter(|message| message.role == Role::Assistant).count();
+    said <= rounds && context_size::of_messages(history.get(1..).unwrap_or_default()) <= tokens
+}
+
 /// The latest place where the history may be cut.
 fn latest(history: &[ChatMessage]) -> usize {
     let Some(answer) = history.iter().rposition(|m| m.role == Role::Assistant) else { return history.len() };
@@ -111,6 +118,21 @@ mod tests {
             ("", 3, MANY, None),
         ] {
             assert_eq!(find(shape, rounds, tokens), wanted, "{shape}");
+        }
+    }
+
+    #[test]
+    fn a_short_conversation_stays_whole() {
+        const MANY: u64 = 1_000_000;
+        for (shape, rounds, tokens, wanted) in [
+            ("", 2, MANY, true),
+            ("ua", 2, MANY, true),
+            ("ucra", 2, MANY, true),
+            ("ucrau", 2, MANY, true),
+            ("ucracra", 2, MANY, false),
+            ("ucra", 2, 1, false),
+        ] {
+            assert_eq!(is_all_kept(&history(shape), rounds, tokens), wanted, "{shape}");
         }
     }
 
