@@ -1,9 +1,10 @@
 //! One tool call from the model's wish to its result (spec §3).
 //!
-//! In this order: known tool, not cancelled, input matches the schema, hooks, permission, run, hooks,
-//! cap. Every way out is a `tool_result`; whatever goes wrong is an error text a model can act on.
+//! In this order: known tool, not cancelled, input matches the schema, hooks, permission (before a person is
+//! asked, a look whether the call must fail), run, hooks, cap. Every way out is a `tool_result`; whatever goes wrong is an error text a model can act on.
 
 mod gated;
+mod precheck;
 
 use super::background::shells::ShellLauncher;
 use super::checkpoint::Keeper;
@@ -165,6 +166,10 @@ async fn checked(
             )));
         }
         Verdict::Ask { rule, suggestions } => {
+            let looked = ToolCall { id: call.id.clone(), raw: Arc::clone(&raw), input: input.clone() };
+            if let Some(failure) = precheck::doomed(core, tool, looked, &access, cancel).await {
+                return Err(failure);
+            }
             let mut ask = AskRequest {
                 kind: AskKind::Permission,
                 context: Arc::clone(&core.context),

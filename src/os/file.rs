@@ -156,6 +156,20 @@ impl Dir {
         &self.path
     }
 
+    /// Opens a regular file in it for reading; `None` when there is none of that name.
+    ///
+    /// # Errors
+    /// As [`open`]; also when the name is a link.
+    pub fn open_file(&self, name: &OsStr) -> Result<Option<Opened>, OsError> {
+        let path = self.path.join(name);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        match rustix::fs::openat(&self.file, name, flags, Mode::empty()) {
+            Ok(fd) => opened(fd, &path).map(Some),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(errno) => Err(on_file("open", &path)(errno.into())),
+        }
+    }
+
     /// Locks it against other replacers (`flock` on the directory itself: no lock file is left
     /// behind). Unlocked when dropped. File systems that cannot lock directories are used without.
     ///
@@ -200,18 +214,12 @@ impl LockedDir {
         self.dir.path.join(name)
     }
 
-    /// Opens a regular file in it for reading; `None` when there is none of that name.
+    /// See [`Dir::open_file`].
     ///
     /// # Errors
-    /// As [`open`]; also when the name is a link.
+    /// As there.
     pub fn open_file(&self, name: &OsStr) -> Result<Option<Opened>, OsError> {
-        let path = self.join(name);
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
-        match rustix::fs::openat(&self.dir.file, name, flags, Mode::empty()) {
-            Ok(fd) => opened(fd, &path).map(Some),
-            Err(rustix::io::Errno::NOENT) => Ok(None),
-            Err(errno) => Err(on_file("open", &path)(errno.into())),
-        }
+        self.dir.open_file(name)
     }
 
     /// Puts a file of this content in the place of `name`: readers see the old one or the new one. A

@@ -60,6 +60,36 @@ pub(super) async fn change(
     work::blocking(move || locked_change(&owned, &locked, &name, &path, make)).await?
 }
 
+/// What a change of the file would fail with: looks without a lock, and changes nothing.
+pub(super) async fn check(
+    ctx: &ToolContext,
+    path: PathBuf,
+    parents: Parents,
+    make: impl FnOnce(Before) -> Result<Change, String> + Send + 'static,
+) -> Result<(), ToolOutput> {
+    let owned = ctx.clone();
+    work::reading(&ctx.cancel, move || looked_at(&owned, &path, parents, make)).await?
+}
+
+fn looked_at(
+    ctx: &ToolContext,
+    path: &Path,
+    parents: Parents,
+    make: impl FnOnce(Before) -> Result<Change, String>,
+) -> Result<(), ToolOutput> {
+    let to_make = parents == Parents::Make && file::resolve(path).parent().is_some_and(|dir| !dir.exists());
+    let before = if to_make {
+        Before::Absent
+    } else {
+        let (dir, name) = open_dir(ctx, path, Parents::Need)?;
+        match dir.open_file(&name).map_err(failed)? {
+            None => Before::Absent,
+            Some(opened) => Before::Content(known_content(ctx, &opened, path)?),
+        }
+    };
+    make(before).map(drop).map_err(ToolOutput::error)
+}
+
 fn failed(error: OsError) -> ToolOutput {
     ToolOutput::error(format!("Nothing was changed: {error}."))
 }

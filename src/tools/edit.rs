@@ -7,7 +7,7 @@ use super::{path, replacement, work};
 use crate::wire::access::{Access, Target};
 use serde::Deserialize;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
@@ -57,20 +57,34 @@ impl Tool for Edit {
         Concurrency::Exclusive
     }
 
+    fn check<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, Option<ToolOutput>> {
+        work::check(async move {
+            let (input, path, parents) = wanted(call, ctx)?;
+            let shown = path.display().to_string();
+            change::check(ctx, path, parents, move |before| edited(&shown, before, input)).await
+        })
+    }
+
     fn run<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         work::run(async move {
-            let input: Input = work::input(&SPEC, call)?;
-            if input.old_string == input.new_string {
-                return Err(ToolOutput::error(
-                    "`old_string` and `new_string` are the same, so there is nothing to change.",
-                ));
-            }
-            let path = path::absolute(&input.file_path, &ctx.cwd);
-            let parents = if input.old_string.is_empty() { Parents::Make } else { Parents::Need };
+            let (input, path, parents) = wanted(call, ctx)?;
             let shown = path.display().to_string();
             change::change(ctx, path, parents, move |before| edited(&shown, before, input)).await
         })
     }
+}
+
+/// What a call wants changed.
+fn wanted(call: ToolCall, ctx: &ToolContext) -> Result<(Input, PathBuf, Parents), ToolOutput> {
+    let input: Input = work::input(&SPEC, call)?;
+    if input.old_string == input.new_string {
+        return Err(ToolOutput::error(
+            "`old_string` and `new_string` are the same, so there is nothing to change.",
+        ));
+    }
+    let path = path::absolute(&input.file_path, &ctx.cwd);
+    let parents = if input.old_string.is_empty() { Parents::Make } else { Parents::Need };
+    Ok((input, path, parents))
 }
 
 fn edited(shown: &str, before: Before, input: Input) -> Result<Change, String> {

@@ -82,17 +82,28 @@ impl Tool for NotebookEdit {
         Concurrency::Exclusive
     }
 
+    fn check<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, Option<ToolOutput>> {
+        work::check(async move {
+            let input: Input = work::input(&SPEC, call)?;
+            let path = path::absolute(&input.notebook_path, &ctx.cwd);
+            change::check(ctx, path.clone(), Parents::Need, changer(&path, input)).await
+        })
+    }
+
     fn run<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         work::run(async move {
             let input: Input = work::input(&SPEC, call)?;
             let path = path::absolute(&input.notebook_path, &ctx.cwd);
-            let shown = path.display().to_string();
-            change::change(ctx, path, Parents::Need, move |before| match before {
-                Before::Absent => Err(format!("There is no notebook {shown}. To make one use Write.")),
-                Before::Content(content) => edited(&shown, content, &input),
-            })
-            .await
+            change::change(ctx, path.clone(), Parents::Need, changer(&path, input)).await
         })
+    }
+}
+
+fn changer(path: &Path, input: Input) -> impl FnOnce(Before) -> Result<Change, String> + Send + 'static {
+    let shown = path.display().to_string();
+    move |before| match before {
+        Before::Absent => Err(format!("There is no notebook {shown}. To make one use Write.")),
+        Before::Content(content) => edited(&shown, content, &input),
     }
 }
 

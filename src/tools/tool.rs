@@ -81,6 +81,11 @@ pub trait Tool: Send + Sync {
     fn access(&self, input: &Value, cwd: &Path) -> Access;
     /// Whether this call may run beside others.
     fn concurrency(&self, input: &Value) -> Concurrency;
+    /// What the call would fail with as things are now, found without changing anything; `None` when it may
+    /// succeed. Asked before a person is.
+    fn check<'a>(&'a self, _: ToolCall, _: &'a ToolContext) -> BoxFuture<'a, Option<ToolOutput>> {
+        Box::pin(std::future::ready(None))
+    }
     /// Runs it. Must end soon after `ctx.cancel` is cancelled, leaving nothing running.
     fn run<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, ToolOutput>;
 }

@@ -16,6 +16,13 @@ pub fn run<'a>(
     Box::pin(async move { work.await.unwrap_or_else(|refusal| refusal) })
 }
 
+/// A check whose refusal is what the call would fail with.
+pub(super) fn check<'a>(
+    work: impl Future<Output = Result<(), ToolOutput>> + Send + 'a,
+) -> BoxFuture<'a, Option<ToolOutput>> {
+    Box::pin(async move { work.await.err() })
+}
+
 /// A call's input as the tool's own type. The schema has been checked; what it cannot say is told here.
 pub fn input<I: DeserializeOwned>(spec: &ToolSpec, call: ToolCall) -> Result<I, ToolOutput> {
     serde_json::from_value(call.input)

@@ -47,6 +47,15 @@ impl Tool for Write {
         Concurrency::Exclusive
     }
 
+    fn check<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, Option<ToolOutput>> {
+        work::check(async move {
+            let input: Input = work::input(&SPEC, call)?;
+            let path = path::absolute(&input.file_path, &ctx.cwd);
+            let any = |_| Ok(Change { content: Vec::new(), told: String::new() });
+            change::check(ctx, path, Parents::Make, any).await
+        })
+    }
+
     fn run<'a>(&'a self, call: ToolCall, ctx: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         work::run(async move {
             let input: Input = work::input(&SPEC, call)?;
