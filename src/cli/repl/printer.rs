@@ -2,17 +2,22 @@
 //!
 //! One thread prints. Text that streams in is broken into rows of the terminal's width and shown row
 //! by row, since a row that is not complete would have to share its line with the prompt; other lines
-//! go between the rows of an answer, never into them. Nobody who prints ever waits.
+//! wait for the end of the line that streams in, and go between its rows only when that takes long
+//! ([`HELD`]). Lines of our own are broken by words. Nobody who prints ever waits.
 
 use crate::cli::out;
 use crate::cli::text::{clean, end_of_words, width};
 use crate::cli::view::LineSink;
+use crate::cli::wrap;
 use crate::os::terminal;
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
+/// How long a line waits for the end of one that streams in: longer than a model takes for a paragraph,
+/// and not as long as a provider that has stalled.
+const HELD: Duration = Duration::from_secs(3);
 /// A row up and down again: a text that shows nothing.
 const NOTHING: &str = "\x1b[A\n";
 
@@ -82,23 +87,15 @@ pub trait Sink: Send {
 }
 
 fn print(waiting: &mpsc::Receiver<Job>, mut sink: impl Sink) {
-    let mut stream = Stream::default();
-    while let Ok(first) = waiting.recv() {
+    let mut page = Page::default();
+    while let Some(first) = page.next(waiting) {
         let columns = sink.columns();
         let mut out = String::new();
         let mut done = Vec::new();
         let mut next = Some(first);
         while let Some(job) = next {
-            match job {
-                Job::Line(text) => {
-                    out.push_str(&text);
-                    out.push('\n');
-                }
-                Job::Piece(text) => stream.take(&text, columns, &mut out),
-                Job::EndOfText => stream.end(&mut out),
-                Job::Flush(answer) => done.push(answer),
-            }
-            next = waiting.try_recv().ok();
+            page.take(job, columns, &mut out, &mut done);
+            next = waiting.try_recv().ok().map(Next::Job);
         }
         if !out.is_empty() {
             sink.put(&out);
@@ -113,14 +110,98 @@ fn print(waiting: &mpsc::Receiver<Job>, mut sink: impl Sink) {
     }
 }
 
+/// What the printing thread does next.
+enum Next {
+    Job(Job),
+    /// Lines have waited long enough for the end of a streamed line.
+    Overdue,
+}
+
+/// The stream, and the lines that wait until it is at the end of one of its own.
+#[derive(Default)]
+struct Page {
+    stream: Stream,
+    held: Vec<String>,
+    /// When the first of them came.
+    since: Option<Instant>,
+}
+
+impl Page {
+    /// Waits for something to do; `None` when nobody prints any more.
+    fn next(&self, waiting: &mpsc::Receiver<Job>) -> Option<Next> {
+        let Some(since) = self.since else { return waiting.recv().ok().map(Next::Job) };
+        match waiting.recv_timeout(HELD.saturating_sub(since.elapsed())) {
+            Ok(job) => Some(Next::Job(job)),
+            Err(mpsc::RecvTimeoutError::Timeout | mpsc::RecvTimeoutError::Disconnected) => {
+                Some(Next::Overdue)
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        next: Next,
+        columns: Option<usize>,
+        out: &mut String,
+        done: &mut Vec<oneshot::Sender<()>>,
+    ) {
+        match next {
+            Next::Job(Job::Line(text)) if self.stream.is_within_line() => {
+                self.since.get_or_insert_with(Instant::now);
+                self.held.push(text);
+            }
+            Next::Job(Job::Line(text)) => put(&text, columns, out),
+            // One line of the stream after the other: what waits goes between them.
+            Next::Job(Job::Piece(text)) => {
+                for piece in text.split_inclusive('\n') {
+                    self.stream.take(piece, columns, out);
+                    if !self.stream.is_within_line() {
+                        self.release(columns, out);
+                    }
+                }
+            }
+            Next::Job(Job::EndOfText) => {
+                self.stream.end(out);
+                self.release(columns, out);
+            }
+            Next::Job(Job::Flush(answer)) => {
+                self.release(columns, out);
+                done.push(answer);
+            }
+            Next::Overdue => self.release(columns, out),
+        }
+    }
+
+    fn release(&mut self, columns: Option<usize>, out: &mut String) {
+        self.since = None;
+        self.held.drain(..).for_each(|text| put(&text, columns, out));
+    }
+}
+
+/// A line, or several, broken by words to the width.
+fn put(text: &str, columns: Option<usize>, out: &mut String) {
+    match columns {
+        Some(columns) => out.push_str(&wrap::all(text, columns)),
+        None => out.push_str(text),
+    }
+    out.push('\n');
+}
+
 /// Streamed text on its way to rows.
 #[derive(Default)]
 struct Stream {
     /// What is not a complete row yet.
     open: String,
+    /// Whether a part of the line that is coming in has been shown.
+    begun: bool,
 }
 
 impl Stream {
+    /// Whether a line of it has begun and not ended.
+    fn is_within_line(&self) -> bool {
+        self.begun || !self.open.is_empty()
+    }
+
     fn take(&mut self, piece: &str, columns: Option<usize>, out: &mut String) {
         self.open.push_str(&clean(piece));
         while let Some(at) = self.open.find('\n') {
@@ -140,10 +221,12 @@ impl Stream {
             out.push_str(self.open.trim_end());
             out.push('\n');
             self.open = rest.trim_start_matches(' ').to_owned();
+            self.begun = true;
         }
     }
 
     fn end(&mut self, out: &mut String) {
+        self.begun = false;
         if self.open.is_empty() {
             return;
         }
@@ -273,6 +356,29 @@ mod tests {
         assert_eq!(stream(&["漢字漢字漢字"], Some(4)), "漢字\n漢字\n[end]漢字\n");
         assert_eq!(stream(&["one two three four"], None), "[end]one two three four\n");
         assert_eq!(stream(&["12345 ", "7890"], Some(5)), "12345\n[end]7890\n");
+    }
+
+    #[test]
+    fn other_lines_wait_for_the_end_of_a_streamed_line() {
+        let mut page = Page::default();
+        let mut shown = |job| {
+            let mut out = String::new();
+            page.take(job, Some(10), &mut out, &mut Vec::new());
+            out
+        };
+        let piece = |text: &str| Next::Job(Job::Piece(text.to_owned()));
+        let line = |text: &str| Next::Job(Job::Line(text.to_owned()));
+        assert_eq!(shown(line("before")), "before\n");
+        assert_eq!(shown(piece("one two three f")), "one two\n");
+        assert_eq!(shown(line("news of the day")), "");
+        assert_eq!(shown(piece("our\nnext")), "three four\nnews of\nthe day\n");
+        assert_eq!(shown(line("more")), "");
+        assert_eq!(shown(Next::Job(Job::EndOfText)), "next\nmore\n");
+        // A stream that stalls keeps nothing back.
+        assert_eq!(shown(piece("begun")), "");
+        assert_eq!(shown(line("late")), "");
+        assert_eq!(shown(Next::Overdue), "late\n");
+        assert_eq!(shown(piece(" and ended\n")), "begun and\nended\n");
     }
 
     #[test]
