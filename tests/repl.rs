@@ -4,6 +4,8 @@
 
 #[path = "repl/people.rs"]
 mod people;
+#[path = "repl/watching.rs"]
+mod watching;
 
 use clap::Parser;
 use festoon::agent::disk::Disk;
@@ -888,4 +890,81 @@ fn a_worker_s_question_is_shown_when_the_hooks_have_nothing_to_say_about_it() {
     terminal.until("the question or the end", |s| s.contains("Leave?") || s.contains("modes:"));
     terminal.line("y");
     terminal.ended(0);
+}
+
+#[test]
+fn a_resumed_session_shows_where_it_goes_on() {
+    let place = Place::new(
+        r#"
+        [[rule]]
+        contains = "the first question"
+        reply = [{ text = "The first answer." }]
+        [[rule]]
+        contains = "and the second"
+        reply = [{ text = "One.\nTwo.\nThree.\nFour." }]
+        "#,
+    );
+    let terminal = Terminal::repl(&place, &["the first question"], (80, 24), &[]);
+    terminal.shows("The first answer.");
+    terminal.line("and the second");
+    terminal.shows("Four.");
+    terminal.key("C-d");
+    let id = terminal
+        .until("how to go on", |s| s.contains("go on later with: festoon --resume "))
+        .split("--resume ")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next().map(str::to_owned))
+        .expect("an id");
+    terminal.ended(0);
+
+    let terminal = Terminal::repl(&place, &["--continue"], (80, 24), &[]);
+    let screen = terminal.until("a prompt", |s| s.contains("One.") && s.ends_with('>'));
+    let at = screen.find("goes on with session").expect("says so");
+    let shown: Vec<&str> = screen[at..].lines().map(str::trim_end).collect();
+    let joined = shown.join("\n");
+    let head = format!("goes on with session {id}, last used ");
+    assert!(joined.starts_with(&head), "{screen}");
+    assert!(joined.replace('\n', " ").contains("s ago: the first question"), "{screen}");
+    let from = shown.iter().position(|line| line.starts_with("> ")).expect("an exchange");
+    assert_eq!(
+        shown[from..],
+        [
+            "> the first question",
+            "  The first answer.",
+            "> and the second",
+            "  One.",
+            "  Two.",
+            "  Three.",
+            "  … 1 line more",
+            ">"
+        ]
+    );
+    terminal.key("C-d");
+    terminal.ended(0);
+}
+
+#[test]
+fn lines_of_the_prompt_are_broken_by_words_whatever_the_width() {
+    let place = Place::new("");
+    for columns in [80_usize, 40] {
+        let terminal = Terminal::repl(&place, &[], (u32::try_from(columns).expect("small"), 50), &[]);
+        terminal.shows("/help");
+        terminal.line("/help");
+        terminal.shows("before its next step.");
+        // As the terminal has them, each row for itself.
+        let rows = terminal.tmux(&["capture-pane", "-p", "-S", "-"]);
+        let rows = String::from_utf8_lossy(&rows.stdout).into_owned();
+        let words: Vec<&str> = rows.split_whitespace().collect();
+        for whole in ["Shift+Tab", "conversation;", "background", "interrupts"] {
+            assert!(words.iter().any(|word| word.contains(whole)) || whole == "{whole}: {rows}");
+        }
+        let compact = rows.lines().position(|row| row.contains("/compact")).expect("the command");
+        let column = rows.lines().nth(compact).and_then(|row| row.find("goes on")).expect("its help");
+        if columns == 40 {
+            let below = rows.lines().nth(compact + 1).expect("goes on");
+            assert_eq!(below.len() - below.trim_start().len(), column, "{rows}");
+        }
+        terminal.key("C-d");
+        terminal.ended(0);
+    }
 }

@@ -238,6 +238,11 @@ impl Agent {
         &self.core
     }
 
+    /// The conversation as the model is sent it, its surroundings included.
+    pub fn history(&self) -> &[ChatMessage] {
+        &self.history
+    }
+
     /// Its transcript.
     pub fn transcript(&self) -> &Transcript {
         &self.transcript

@@ -118,6 +118,9 @@ pub async fn answer(
         rules: Vec::new(),
     };
     let mut session = lead(setup, plan).await?;
+    if setup.shared.verbose && resume.is_some() && format == OutputFormat::Text {
+        out::error(format_args!("goes on with session {}", session.id));
+    }
     for warning in session.warnings.iter().chain(&session.taken_over) {
         out::warning(warning);
     }

@@ -3,12 +3,14 @@
 use super::error::CliError;
 use super::setup::Setup;
 use super::{out, text, words};
+use crate::store::paths::ProjectPaths;
 use crate::store::{clock, transcript};
 use crate::wire::ids::SessionId;
 use crate::wire::transcript::LineType;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Sessions that a list shows.
 const SHOWN: usize = 20;
@@ -91,13 +93,37 @@ pub fn find(setup: &Setup, wanted: &str) -> Result<SessionId, CliError> {
 pub fn listed(setup: &Setup) -> Result<Vec<String>, CliError> {
     let project = setup.paths.project(&setup.cwd);
     let sessions = transcript::sessions(&project)?;
-    let line = |(id, time): &(SessionId, std::time::SystemTime)| {
-        let age = words::age(&clock::of(*time));
-        // A file that cannot be read is reported when it is resumed.
-        let said = first_prompt(&project.transcript(id)).unwrap_or_default();
-        format!("{id}  {age:>6}  {}", text::head(&said, PROMPT_COLUMNS))
+    let line = |(id, time): &(SessionId, SystemTime)| {
+        let Card { age, title, .. } = Card::of(&project, id, *time);
+        format!("{id}  {age:>6}  {title}")
     };
     Ok(sessions.iter().take(SHOWN).map(line).collect())
+}
+
+/// What tells a session from others.
+pub struct Card {
+    /// Its id.
+    pub id: SessionId,
+    /// Since its last line.
+    pub age: String,
+    /// What the person said first in it, short; empty when they said nothing.
+    pub title: String,
+}
+
+impl Card {
+    fn of(project: &ProjectPaths, id: &SessionId, time: SystemTime) -> Self {
+        // A file that cannot be read is reported when it is resumed.
+        let said = first_prompt(&project.transcript(id)).unwrap_or_default();
+        let (age, title) = (words::age(&clock::of(time)), text::head(&said, PROMPT_COLUMNS));
+        Self { id: id.clone(), age, title }
+    }
+
+    /// The card of a session of this directory, as it is now.
+    pub fn find(setup: &Setup, id: &SessionId) -> Self {
+        let project = setup.paths.project(&setup.cwd);
+        let time = project.transcript(id).metadata().and_then(|meta| meta.modified());
+        Self::of(&project, id, time.unwrap_or_else(|_| SystemTime::now()))
+    }
 }
 
 /// What the person said first in a session: the last text of the first user message, behind its

@@ -10,6 +10,7 @@ pub mod desk;
 pub mod editor;
 pub mod leave;
 pub mod printer;
+pub mod recap;
 pub mod render;
 pub mod rewind;
 pub mod slash;
@@ -21,7 +22,7 @@ use super::error::CliError;
 use super::feed;
 use super::headless::{ask_policy, turn_error};
 use super::output::result::worst;
-use super::sessions;
+use super::sessions::{self, Card};
 use super::setup::Setup;
 use super::signals;
 use super::todos;
@@ -94,13 +95,15 @@ pub async fn run(
         default_mode: PermissionMode::Default,
         rules: Vec::new(),
     };
+    // As it was before this run adds to it.
+    let mut card = resume.as_ref().map(|id| Card::find(setup, id));
     let mut session = lead(setup, plan(resume)).await?;
     let mut over = CancellationToken::new();
     let mut feeding = follow(&session, since, &printer, &over);
     let mut repl = Repl { desk: Desk::new(console, signals, &session), failures: Vec::new() };
     let (mut source, mut prompt) = (source, prompt);
     loop {
-        repl.greet(&session);
+        repl.greet(&session, card.take().as_ref());
         let left = match repl.begin(&mut session, source).await {
             Some(leave) => Left::Process(leave),
             None => repl.until_left(setup, &mut session, prompt.take()).await,
@@ -112,6 +115,7 @@ pub async fn run(
                 repl.end_session(session, SessionEnding::Exit, false, feeding, &over).await;
                 lock::release(&setup.paths.project(&setup.cwd).session_lock(&own));
                 let since = clock::now();
+                card = Some(Card::find(setup, &other));
                 session = lead(setup, plan(Some(other))).await?;
                 over = CancellationToken::new();
                 feeding = follow(&session, since, &printer, &over);
@@ -162,12 +166,18 @@ struct Repl {
 }
 
 impl Repl {
-    fn greet(&self, session: &Session) {
+    fn greet(&self, session: &Session, goes_on: Option<&Card>) {
         if self.desk.kind() != Kind::Piped {
             let core = session.lead.agent.core();
             self.desk.say(&format!("festoon {} · {} · /help", env!("CARGO_PKG_VERSION"), core.model.full));
             self.desk.say(&core.context.cwd.display().to_string());
             self.desk.say(&format!("teammates run {}: {}", session.backend.as_str(), session.backend_reason));
+        }
+        if let Some(Card { id, age, title }) = goes_on.filter(|_| self.desk.kind() != Kind::Piped) {
+            let title = if title.is_empty() { String::new() } else { format!(": {title}") };
+            self.desk.say(&format!("goes on with session {id}, last used {age} ago{title}"));
+            let columns = terminal::size().map_or(text::DEFAULT_COLUMNS, |s| s.columns).saturating_sub(1);
+            recap::lines(session.lead.agent.history(), columns).iter().for_each(|line| self.desk.say(line));
         }
         let todos = session.lead.agent.core().todos.current();
         if !todos.is_empty() {
@@ -244,9 +254,11 @@ impl Repl {
         self.desk.set_lead(Lead::Idle);
         match outcome {
             // Shown as they happened.
-            Ok(Compacted::Done(_)) => {}
+            Ok(Compacted::Done(_) | Compacted::NoShorter) => {}
             Ok(Compacted::Failed(_)) => self.failures.push(ExitKind::Failed),
-            Ok(Compacted::Nothing) => self.desk.warn("there is nothing to compact yet"),
+            Ok(Compacted::Nothing) => {
+                self.desk.warn("there is nothing to compact yet: the last rounds stay anyway")
+            }
             Ok(Compacted::Cancelled) => self.desk.warn("interrupted; the conversation is as it was"),
             Err(error) => self.failed(&error.into()),
         }
