@@ -143,5 +143,30 @@ fn what_a_kind_resolves_to_is_shown_for_every_tier() {
         assert!(declared.contains(&tool.as_str().expect("a name")), "{tool} is none of the main agent's");
     }
     let text = world.festoon(["agents", "show", "tester"]).run().code(0).stdout.clone();
-    assert!(text.contains("permissionModeHere") && text.ends_with("You test.\n"), "{text}");
+    let (page, prompt) = text.split_once("\nsystem prompt\n").expect("a page");
+    assert_eq!(prompt, "You test.\n");
+    assert!(page.starts_with("tester\nRuns tests\n\nsource          project: "), "{page}");
+    for line in [
+        "mode            plan",
+        "tools           Read, Bash, Agent",
+        "rounds          7",
+        "isolation       none: it works where its parent does",
+        "MCP servers     all that are configured",
+        "hooks           none of its own",
+    ] {
+        assert!(page.lines().any(|l| l == line), "{line:?}: {page}");
+    }
+    assert!(page.contains("\nmodel           fast, here anthropic:"), "{page}");
+    assert!(page.contains("left out        ") && page.contains("not in its tools: "), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+
+    // What cannot be used hides nothing: only `check` fails for it.
+    world.file(".festoon/agents/bad.md", "---\nname: [\n---\n");
+    let listed = world.festoon(["agents", "list"]).run();
+    listed.code(0);
+    assert!(listed.stdout.contains("tester") && listed.stderr.starts_with("warning: "), "{listed:?}");
+    assert!(listed.stderr.contains("bad.md:"), "{listed:?}");
+    let checked = world.festoon(["agents", "check"]).run();
+    checked.code(1);
+    assert!(checked.stdout.contains("bad.md:"), "{checked:?}");
 }

@@ -1,6 +1,7 @@
 //! `festoon agents`: which kinds of agents there are, where they stand, and what they resolve to.
 
 mod effective;
+mod page;
 
 use crate::agent::definition_sources::{Discovery, Found, Source, discover};
 use crate::agent::definitions::Kinds;
@@ -13,7 +14,7 @@ use crate::cli::words;
 use crate::wire::error::ExitKind;
 use clap::Subcommand;
 use effective::Tier;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
@@ -117,22 +118,5 @@ fn show(out: &mut Out, setup: &Setup, found: &Found, as_json: bool) -> Result<()
         out.json(&value)?;
         return Ok(());
     }
-    let bold = anstyle::Style::new().bold();
-    for (key, value) in value.as_object().into_iter().flatten() {
-        let shown = match value {
-            Value::Null => continue,
-            _ if key == "systemPrompt" => continue,
-            Value::String(text) => text.clone(),
-            Value::Array(list) if list.iter().all(Value::is_string) => {
-                list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
-            }
-            other => other.to_string(),
-        };
-        out.line(format!("{bold}{key:<18}{bold:#} {}", words::line(&shown)))?;
-    }
-    out.line("")?;
-    for line in found.definition.system_prompt.lines() {
-        out.line(words::line(line))?;
-    }
-    Ok(())
+    page::show(out, found, value.as_object().unwrap_or(&Map::new()))
 }

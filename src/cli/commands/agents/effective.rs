@@ -15,7 +15,7 @@ use crate::team::teammate::always_tools;
 use crate::team::verbs;
 use crate::tools;
 use crate::tools::set::choose;
-use crate::wire::definition::AgentDefinition;
+use crate::wire::definition::{AgentDefinition, ToolChoice};
 use crate::wire::permission::PermissionMode;
 use serde_json::{Map, Value, json};
 
@@ -52,6 +52,37 @@ pub fn tools(definition: &AgentDefinition, tier: Tier) -> Result<Vec<String>, Ve
     Ok(chosen.into_iter().map(str::to_owned).collect())
 }
 
+/// The tools that its subagents have not got, by the reason.
+pub fn left_out(definition: &AgentDefinition) -> Vec<(&'static str, Vec<String>)> {
+    let mode = definition.permission_mode.unwrap_or_default();
+    let own = tools(definition, Tier::Subagent).unwrap_or_default();
+    let background = tools(definition, Tier::Background).unwrap_or_default();
+    let none = ToolChoice::All;
+    let mut all: Vec<(&'static str, Vec<String>)> = Vec::new();
+    for name in verbs::names(&tools::all()) {
+        let taken = || choose(&[name.as_str()], &none, &definition.disallowed_tools).is_err();
+        let why = if own.contains(&name) {
+            if background.contains(&name) {
+                continue;
+            }
+            "in the background"
+        } else if tool_rules::refusal(&name, Stands::Subagent, mode).is_some() {
+            "not for subagents"
+        } else if name != STOP && name.starts_with(OF_MEMBERS) {
+            "for members of a team only"
+        } else if taken() {
+            "taken away by disallowedTools"
+        } else {
+            "not in its tools"
+        };
+        match all.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(name),
+            None => all.push((why, vec![name])),
+        }
+    }
+    all
+}
+
 /// Adds to a row all else that the definition says, and what that comes to in a session that is started here
 /// with these flags and settings.
 pub fn add(row: &mut Map<String, Value>, setup: &Setup, found: &Found) -> Result<(), CliError> {
@@ -68,6 +99,10 @@ pub fn add(row: &mut Map<String, Value>, setup: &Setup, found: &Found) -> Result
     if let Err(nowhere) = tools(definition, Tier::Subagent) {
         row.insert("toolsNotKnown".to_owned(), json!(nowhere));
     }
+    row.insert(
+        "toolsLeftOut".to_owned(),
+        left_out(definition).into_iter().map(|(w, n)| (w, json!(n))).collect(),
+    );
     let mode = permission_mode(setup, PermissionMode::Default)?;
     let wish = Wish { mode: None, definition: definition.permission_mode, allowed_tools: None };
     let narrowed = narrow(Parent { mode, rules: &[] }, wish);
