@@ -13,8 +13,8 @@ pub struct Cli {
     /// What to do; without it, the prompt goes to the agent.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// The first prompt of an interactive session.
-    pub prompt: Option<String>,
+    /// The first prompt of an interactive session; several words are one prompt.
+    pub prompt: Vec<String>,
     /// Runs without a terminal: answer PROMPT and exit. Without a value, or when something is piped in,
     /// standard input is (added to) the prompt.
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
@@ -100,7 +100,7 @@ pub struct Shared {
     /// Leaves teammates in panes running at the end.
     #[arg(long, global = true)]
     pub keep_team: bool,
-    /// Where teammates run: auto, in-process, tmux.
+    /// Where teammates run: auto, in-process, process, tmux.
     #[arg(long, global = true, value_name = "MODE")]
     pub teammate_mode: Option<String>,
     /// Whether agents may fork: explicit (a call that says so), implicit (in the REPL also a call that names

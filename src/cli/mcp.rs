@@ -213,10 +213,10 @@ pub fn described(server: &McpServer, label: &str, status: Option<&Status>) -> (S
     (line, names)
 }
 
-/// What `/mcp` prints.
-pub fn listing(mcp: &Mcp) -> Vec<String> {
+/// What `/mcp` prints; `unusable` is what is configured and cannot be used, with the reasons.
+pub fn listing(mcp: &Mcp, unusable: &[String]) -> Vec<String> {
     let servers = mcp.configured();
-    if servers.is_empty() {
+    if servers.is_empty() && unusable.is_empty() {
         return vec!["no MCP servers are configured (docs/guide/mcp.md)".to_owned()];
     }
     let labels = names::labels(servers.iter().map(|server| server.name.as_str()));
@@ -230,5 +230,6 @@ pub fn listing(mcp: &Mcp) -> Vec<String> {
             lines.push(format!("  → {}", hint(server)));
         }
     }
+    lines.extend(unusable.iter().map(|why| format!("not used: {why}")));
     lines.iter().map(|line| text::clean(line).into_owned()).collect()
 }

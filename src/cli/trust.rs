@@ -14,6 +14,7 @@ use crate::wire::hooks::{HookCommand, HookEvent};
 use crate::wire::mcp::McpChoice;
 use crate::wire::worker::WorkerSpec;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// Characters of a command or address that is shown.
@@ -65,11 +66,19 @@ pub fn restrict(discovery: &mut Discovery, trust: Trust) -> Vec<Withheld> {
     if trust == Trust::Full {
         return Vec::new();
     }
-    let brings = |found: &Found| found.source == Source::Project && !brought(&found.definition).is_empty();
-    let (taken, kept) = std::mem::take(&mut discovery.found).into_iter().partition(brings);
+    let (mut kept, mut withheld) = (Vec::new(), Vec::new());
+    let mut named = HashSet::new();
+    for found in std::mem::take(&mut discovery.found) {
+        // Of equal names the first counts: what another one brings would never run.
+        let is_first = named.insert(found.definition.name.clone());
+        if found.source != Source::Project || brought(&found.definition).is_empty() {
+            kept.push(found);
+        } else if is_first {
+            withheld.push(withheld_definition(&found));
+        }
+    }
     discovery.found = kept;
-    let taken: Vec<Found> = taken;
-    taken.into_iter().map(|found| withheld_definition(&found)).collect()
+    withheld
 }
 
 /// What a definition brings that needs trust: the key, and what it would run.
@@ -98,19 +107,17 @@ fn withheld_definition(found: &Found) -> Withheld {
     }
 }
 
-/// What the project's own file of MCP servers would start; nothing when trusted or not there. A file that
+/// What the project's own file of MCP servers would start; nothing when trusted, not there, or all turned off. A file that
 /// cannot be read is not this module's to report.
 pub fn servers(cwd: &Path, trust: Trust) -> Option<Withheld> {
     let path = mcp::file_of_project(cwd).filter(|_| trust == Trust::None)?;
     let file: Value = serde_json::from_slice(&std::fs::read(&path).ok()?).unwrap_or_default();
-    Some(Withheld {
-        place: path.display().to_string(),
-        what: "MCP servers".to_owned(),
-        shows: file.get("mcpServers").map(shown_servers).unwrap_or_default(),
-    })
+    let shows = file.get("mcpServers").map(shown_servers)?;
+    let place = path.display().to_string();
+    (!shows.is_empty()).then(|| Withheld { place, what: "MCP servers".to_owned(), shows })
 }
 
-/// A key of a settings file as lines for the person who is asked.
+/// A key of a settings file as lines for the person who is asked; none when nothing in it would ever count.
 pub fn shown(key: &str, value: &Value) -> Vec<String> {
     match (key, value) {
         ("hooks", Value::Object(events)) => {
@@ -120,11 +127,16 @@ pub fn shown(key: &str, value: &Value) -> Vec<String> {
         (_, Value::Object(members)) => {
             members.iter().map(|(name, value)| cut(&format!("{name} = {}", plain(value)))).collect()
         }
+        (_, Value::Array(items)) => items.iter().map(|item| cut(&plain(item))).collect(),
         (_, value) => vec![cut(&plain(value))],
     }
 }
 
 fn hooks(event: &str, groups: &Value) -> Vec<String> {
+    // At an event that nobody knows nothing runs; the loader warns of it.
+    if HookEvent::ALL.iter().all(|known| known.as_str() != event) {
+        return Vec::new();
+    }
     let groups = groups.as_array().into_iter().flatten();
     let commands =
         groups.flat_map(|group| group.get("hooks").and_then(Value::as_array).into_iter().flatten());
@@ -140,7 +152,8 @@ fn shown_servers(servers: &Value) -> Vec<String> {
         let line = line.or_else(|| server.get("url").map(plain)).unwrap_or_else(|| plain(server));
         cut(&format!("{name}: {line}"))
     };
-    servers.as_object().into_iter().flatten().map(one).collect()
+    let is_off = |server: &Value| server.get("disabled") == Some(&Value::Bool(true));
+    servers.as_object().into_iter().flatten().filter(|(_, server)| !is_off(server)).map(one).collect()
 }
 
 fn plain(value: &Value) -> String {
@@ -198,11 +211,13 @@ mod tests {
 
     #[test]
     fn a_person_sees_what_would_run() {
-        let hooks = json!({"Stop": [{"hooks": [{"type": "command", "command": "x".repeat(200)}]}], "Odd": 1});
+        let odd = json!([{"hooks": [{"type": "command", "command": "never"}]}]);
+        let hooks =
+            json!({"Stop": [{"hooks": [{"type": "command", "command": "x".repeat(200)}]}], "Odd": odd});
         assert_eq!(shown("hooks", &hooks), [format!("at Stop runs: {} …", "x".repeat(106))]);
         assert_eq!(shown("env", &json!({"A": "b", "C": 1})), ["A = b", "C = 1"]);
-        let servers =
-            json!({"files": {"command": "npx", "args": ["-y", "x"]}, "far": {"url": "http://x"}, "odd": []});
+        let servers = json!({"files": {"command": "npx", "args": ["-y", "x"]}, "far": {"url": "http://x"}, "odd": [],
+                   "off": {"command": "never", "disabled": true}});
         assert_eq!(shown("mcpServers", &servers), ["far: http://x", "files: npx -y x", "odd: []"]);
         assert_eq!(shown("permissions.defaultMode", &json!("bypassPermissions")), ["bypassPermissions"]);
     }

@@ -330,6 +330,10 @@ impl ProjectPaths {
     pub fn make(&self) -> Result<(), StoreError> {
         self.paths.make_dirs(&self.dir)
     }
+    /// Held while the project's local settings are changed. No session's name begins with a dot.
+    pub fn settings_lock(&self) -> PathBuf {
+        self.dir.join(".settings.local.lock")
+    }
     /// The main agent's transcript.
     pub fn transcript(&self, session: &SessionId) -> PathBuf {
         self.dir.join(format!("{}.jsonl", stem(session)))

@@ -85,6 +85,35 @@ pub fn read_while(
     Ok(())
 }
 
+/// Steps in which the end of a transcript is read until a whole line is found.
+const TAIL_STEPS: [u64; 4] = [64 << 10, 1 << 20, 16 << 20, u64::MAX];
+
+/// The lines from byte `offset` on, and where to go on: behind the last that is complete. Lines that are none
+/// are left out.
+pub fn read_from(path: &Path, offset: u64) -> Result<(Vec<Line>, u64), StoreError> {
+    let Some(file) = own::open(path, Open::Read)? else { return Ok((Vec::new(), offset)) };
+    let length = file.metadata().map_err(|e| StoreError::io("inspect", path, e))?.len();
+    let bytes = jsonl::read_range(&file, path, offset, length.max(offset))?;
+    let complete = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+    let lines = bytes[..complete].split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+    Ok((lines.collect(), offset + complete as u64))
+}
+
+/// The last lines, as far as they fit in some 64 KiB and at least one, and where to go on behind them. Reads
+/// nothing before them.
+pub fn read_tail(path: &Path) -> Result<(Vec<Line>, u64), StoreError> {
+    let length = std::fs::metadata(path).map_err(|e| StoreError::io("inspect", path, e))?.len();
+    for step in TAIL_STEPS {
+        let from = length.saturating_sub(step);
+        // The first of them is cut, and no JSON then.
+        let (lines, end) = read_from(path, from)?;
+        if !lines.is_empty() || from == 0 {
+            return Ok((lines, end));
+        }
+    }
+    Ok((Vec::new(), length))
+}
+
 /// The lines as they stand in the file, bad ones too, as long as `each` says so.
 pub fn read_raw(path: &Path, mut each: impl FnMut(&[u8]) -> bool) -> Result<(), StoreError> {
     for line in raw(path)? {

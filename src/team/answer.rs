@@ -148,8 +148,8 @@ async fn remember(team: &Team, ask: &Ask) -> Result<(), StoreError> {
     let rules: Vec<String> =
         ask.suggestions.iter().filter(|s| s.behavior == Behavior::Allow).map(|s| s.rule.clone()).collect();
     let cwd = PathBuf::from(ask.project.as_ref().unwrap_or(&ask.cwd));
-    let shown = cwd.clone();
-    team.disk.run(&shown, move || project_rules::allow(&cwd, &rules)).await
+    let (shown, paths) = (cwd.clone(), team.paths.paths().clone());
+    team.disk.run(&shown, move || project_rules::allow(&paths, &cwd, &rules)).await
 }
 
 async fn tell(

@@ -22,9 +22,9 @@ pub struct Settings {
     /// Commands that run when something happens.
     #[serde(skip_serializing_if = "HookSettings::is_empty")]
     pub hooks: HookSettings,
-    /// Longest answer asked of a model, in tokens; `None` is what the list of models says.
+    /// Longest answer asked of a model, in tokens; left out, what the list of models says.
     pub max_output_tokens: Option<u32>,
-    /// How hard models think; `None` is their own default.
+    /// How hard models think; left out, their own default.
     pub effort: Option<Effort>,
     /// When conversations are compacted.
     pub compaction: CompactionSettings,
@@ -32,7 +32,8 @@ pub struct Settings {
     pub cleanup_days: Option<u32>,
     /// Variables for tool commands.
     pub env: BTreeMap<String, String>,
-    /// MCP servers by name, each in the form that [`super::mcp::McpServer`] is read from.
+    /// MCP servers by name: `command`, `args`, `env` and `cwd`, or `url` and `headers`; also `timeout` in
+    /// milliseconds, and `disabled`.
     pub mcp_servers: BTreeMap<String, serde_json::Value>,
     /// Directories that bring MCP servers (`.mcp.json`) and kinds of agents (`agents/*.md`).
     pub extensions: Vec<String>,
@@ -40,7 +41,7 @@ pub struct Settings {
     pub teams: Option<bool>,
     /// False turns background work off, whoever asks for it.
     pub background: Option<bool>,
-    /// `auto`, `in-process`, `tmux` …
+    /// Where teammates run: `auto`, `in-process`, `process`, `tmux`, `iterm2`.
     pub teammate_mode: Option<String>,
     /// Whether and when agents may fork.
     pub fork: Option<ForkSetting>,
@@ -190,8 +191,7 @@ pub struct PermissionSettings {
     pub additional_directories: Vec<String>,
 }
 
-/// Bounds of the tree of agents, across all its processes. `None` is the default of `wire::limits`; of
-/// tokens and money, no bound.
+/// Bounds of the tree of agents, across all its processes. Without them tokens and money have none.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LimitSettings {

@@ -332,11 +332,19 @@ fn the_limit_of_turns_is_three() {
 }
 
 #[test]
-fn a_lone_word_near_a_command_is_no_prompt() {
+fn a_word_near_a_command_is_no_prompt() {
     let world = World::new();
-    for word in ["teamm", "inbxo", "pss"] {
-        let done = world.festoon([word]).run();
+    for words in [&["teamm"][..], &["inbxo"], &["pss"], &["tasks", "list"], &["doktor", "please"]] {
+        let done = world.festoon(words).run();
         done.code(2);
         assert!(done.stderr.contains("did you mean"), "{}", done.stderr);
+    }
+    // Other words are a prompt, and that needs a terminal.
+    for words in [&["nonsense", "command"][..], &["as", "a", "test"], &["look at this"]] {
+        let done = world.festoon(words).args(["--json"]).run();
+        done.code(2);
+        let error = done.error();
+        assert_eq!(error["message"], "a prompt begins a session at a terminal, and standard input is none");
+        assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("festoon -p")), "{error}");
     }
 }

@@ -152,7 +152,7 @@ fn a_person_sees_and_changes_the_list_from_another_terminal() {
     assert_eq!(task(&["add", "write it down"]).code(0).json()["id"], 1);
     // It is offered to anna, who is idle and says that she begins, but claims nothing.
     server.wait_for("ID:anna", 2);
-    let given = task(&["add", "check it", "--blocked-by", "1", "--owner", "Anna"]);
+    let given = task(&["add", "check it", "--add-blocked-by", "1", "--owner", "Anna"]);
     assert_eq!(json!([given.code(0).json()["id"], given.json()["owner"]]), json!([2, "anna"]));
     assert_eq!(
         task(&["list"]).json(),
@@ -162,7 +162,7 @@ fn a_person_sees_and_changes_the_list_from_another_terminal() {
         ])
     );
     for (args, kind) in [
-        (&["update", "1", "--add-blocked-by", "2"][..], "cycle"),
+        (&["update", "1", "--blocked-by", "2"][..], "cycle"),
         (&["update", "2", "--status", "in_progress", "--owner", "anna"], "blocked"),
         (&["update", "7", "--subject", "x"], "no_such_task"),
         (&["show", "7"], "no_such_task"),

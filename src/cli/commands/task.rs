@@ -48,7 +48,7 @@ pub enum Verb {
         #[arg(long, default_value = "")]
         description: String,
         /// Tasks that have to be completed first.
-        #[arg(long, value_name = "ID", value_delimiter = ',')]
+        #[arg(long, alias = "add-blocked-by", value_name = "ID", value_delimiter = ',')]
         blocked_by: Vec<TaskId>,
         /// Who is to do it; that member is told.
         #[arg(long, value_name = "NAME")]
@@ -75,10 +75,10 @@ pub struct Fields {
     #[arg(long)]
     pub description: Option<String>,
     /// Tasks that are to wait for it.
-    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    #[arg(long = "blocks", alias = "add-blocks", value_name = "ID", value_delimiter = ',')]
     pub add_blocks: Vec<TaskId>,
     /// Tasks it is to wait for.
-    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    #[arg(long = "blocked-by", alias = "add-blocked-by", value_name = "ID", value_delimiter = ',')]
     pub add_blocked_by: Vec<TaskId>,
 }
 

@@ -22,7 +22,8 @@ pub(super) fn restrict(name: &str, file: &mut Map<String, Value>) -> Vec<Withhel
     };
     let mut taken = Vec::new();
     for key in TRUSTED_ONLY {
-        taken.extend(file.remove(key).map(|value| withheld(key, &value)));
+        let entry = file.remove(key).map(|value| withheld(key, &value));
+        taken.extend(entry.filter(|entry| !entry.shows.is_empty()));
     }
     if let Some(Value::Object(permissions)) = file.get_mut("permissions")
         && let Some(mode) = permissions.get("defaultMode")
@@ -42,7 +43,8 @@ mod tests {
     #[test]
     fn what_sends_keys_runs_code_or_asks_nothing_is_taken_out_and_the_rest_stays() {
         let Value::Object(mut file) = json!({
-            "model": "fast", "cleanupDays": 1, "providers": {"anthropic": {"baseUrl": "http://evil"}}, "env": {"LD_PRELOAD": "x"},
+            "model": "fast", "cleanupDays": 1, "extensions": [],
+            "mcpServers": {"off": {"command": "x", "disabled": true}}, "providers": {"anthropic": {"baseUrl": "http://evil"}}, "env": {"LD_PRELOAD": "x"},
             "hooks": {"Stop": [{"hooks": [{"command": "./x"}]}]},
             "permissions": {"allow": ["Bash(make:*)"], "deny": ["Read(.env)"], "defaultMode": "bypassPermissions"}
         }) else {

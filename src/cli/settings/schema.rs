@@ -10,6 +10,10 @@ use serde_json::{Map, Value, json};
 /// The address by which the schema calls itself; nothing is fetched from there.
 const ID: &str = "urn:festoon:settings";
 
+/// What a reader of the schema should know first. Objects are not closed: an unknown key is no error.
+const ABOUT: &str = "A settings file of festoon. Every key is optional. A key that is not listed here is ignored, with \
+                     a warning that names the file and the key; a value of another type is an error.";
+
 /// The schema, draft 2020-12, without references, so that it can be read from top to bottom.
 pub fn schema() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -17,6 +21,7 @@ pub fn schema() -> Value {
     if let Some(schema) = schema.as_object_mut() {
         schema.insert("$id".to_owned(), json!(ID));
         schema.insert("title".to_owned(), json!("Settings of festoon"));
+        schema.insert("description".to_owned(), json!(ABOUT));
     }
     schema
 }

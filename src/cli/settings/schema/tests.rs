@@ -131,6 +131,12 @@ fn every_key_has_its_words_and_plain_values_their_default() {
         let described = schema_at(&schema, place).get("description").is_some();
         assert!(described || is_item, "{place} has no description");
     }
+    // Words for people, who know neither types nor modules.
+    let text = schema.to_string();
+    for code in ["`None`", "`Some", "[`", "::", "serde", "Option<"] {
+        assert!(!text.contains(code), "{code} in {text}");
+    }
+    assert!(!text.contains(r#""additionalProperties":false"#), "an unknown key is a warning");
     assert_eq!(schema_at(&schema, "/retry/maxAttempts").get("default"), Some(&json!(8)));
 }
 
