@@ -4,6 +4,7 @@
 
 use super::background::background;
 use super::cleanup;
+use super::ending;
 use super::error::CliError;
 use super::forks;
 use super::kinds;
@@ -28,7 +29,7 @@ use crate::agent::permissions::Permissions;
 use crate::agent::runtime::{Model, ModelSource, Runtime};
 use crate::agent::tally::Tally;
 use crate::agent::web::SharedWeb;
-use crate::agent::worktree::{Carry, Nursery};
+use crate::agent::worktree::{Carry, KeptList, Nursery};
 use crate::exec::in_process::InProcessExecutor;
 use crate::exec::process::ProcessExecutor;
 use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
@@ -43,6 +44,7 @@ use crate::os::file::resolve;
 use crate::os::{guard, process};
 use crate::policy::rule;
 use crate::store::error::StoreError;
+use crate::store::paths::TeamPaths;
 use crate::store::roster::Roster;
 use crate::store::{clock, lock, run};
 use crate::team::ask_hooks::AskHooks;
@@ -64,7 +66,6 @@ use crate::team::supervisor::{StopOutcome, Supervisor, SupervisorParts};
 use crate::team::teammate::{self, AskRoute, Host};
 use crate::team::verbs::Kit;
 use crate::tools;
-use crate::wire::background::StoppedBy;
 use crate::wire::definition::AgentDefinition;
 use crate::wire::error::ExitKind;
 use crate::wire::ids::{AgentId, AgentName, RunId, SessionId, TeamName};
@@ -182,6 +183,8 @@ pub struct Session {
     pub before: Before,
     /// What hooks have seen of the asks.
     pub ask_hooks: Arc<AskHooks>,
+    /// MCP servers that are configured and cannot be used, a sentence each.
+    pub unusable_servers: Vec<String>,
     /// True when the resumed conversation ends with something the model has not answered.
     pub unanswered: bool,
     backends: BackendRegistry,
@@ -313,6 +316,7 @@ fn nursery(setup: &Setup) -> Nursery {
         guard: PathBuf::from(guard::SELF_EXE),
         carry: if setup.loaded.settings.worktree.carry { Carry::Along } else { Carry::Refuse },
         cleanup: TaskTracker::new(),
+        kept: KeptList::default(),
     }
 }
 
@@ -375,9 +379,14 @@ async fn has_panes(team: &Team) -> Result<bool, CliError> {
 
 /// The tmux server of a team whose leader is not inside tmux.
 pub fn private_socket(team: &Team) -> String {
+    socket_of(&team.paths)
+}
+
+/// The same by the team's files.
+pub fn socket_of(team: &TeamPaths) -> String {
     // The same for every leader of the team, so that panes are found again; another state root is
     // another team, whatever its name.
-    let root = Sha256::digest(team.paths.dir().as_os_str().as_encoded_bytes());
+    let root = Sha256::digest(team.dir().as_os_str().as_encoded_bytes());
     format!("festoon-{}-{:02x}{:02x}{:02x}", team.name(), root[0], root[1], root[2])
 }
 
@@ -573,7 +582,7 @@ async fn assemble(
     let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, asks, &life);
     let mut warnings = setup.loaded.warnings.clone();
     warnings.extend(trust::warning(&setup.cwd, &setup.withheld()));
-    warnings.extend(servers.errors.into_iter().chain(servers.warnings));
+    warnings.extend(servers.errors.iter().cloned().chain(servers.warnings));
     warnings.extend(discovery.errors.into_iter().chain(discovery.warnings));
     warnings.extend(built.notices);
     let mut taken_over = if takes_over { lead.supervisor.take_over().await } else { Vec::new() };
@@ -590,6 +599,7 @@ async fn assemble(
         before,
         ask_hooks,
         unanswered,
+        unusable_servers: servers.errors,
         backends: registry,
         stop,
         life,
@@ -722,10 +732,8 @@ impl Session {
     /// Ends in order: teammates first (with `keep_panes` those in panes stay), then the record, then the
     /// team if nobody needed it. Returns what could not be ended as it should.
     pub async fn finish(self, keep_panes: bool) -> Vec<String> {
-        let mut troubles = Vec::new();
-        let background = &self.runtime.background;
-        background.stop_all(StoppedBy::SessionEnd).await;
-        troubles.extend(background.unsaid());
+        let transcript = self.lead.agent.transcript();
+        let mut troubles = ending::stop_background(&self.runtime.background, transcript).await;
         let supervisor = &self.lead.supervisor;
         let mut ending = supervisor.living().await;
         if keep_panes {
@@ -752,6 +760,7 @@ impl Session {
         self.lead.agent.core().shells.end().await;
         self.runtime.mcp.close().await;
         self.runtime.nursery.settle().await;
+        troubles.extend(self.runtime.nursery.kept.all().iter().map(ending::kept));
         if let Err(error) = self.lead.reporter.set_state(AgentState::Stopped).await {
             troubles.push(error.to_string());
         }

@@ -6,12 +6,14 @@ pub mod args;
 pub mod ask_answer;
 pub mod ask_dialog;
 pub mod ask_group;
+pub mod attach;
 mod background;
 pub mod blueprint;
 pub mod cleanup;
 pub mod clear;
 pub mod commands;
 pub mod compose;
+mod ending;
 pub mod environment;
 pub mod error;
 pub mod feed;
@@ -36,9 +38,11 @@ pub mod table;
 pub mod teams;
 pub mod text;
 mod todos;
+pub mod top;
 pub mod trust;
 pub mod view;
 pub mod words;
+pub mod wrap;
 
 use args::{Cli, OutputFormat};
 use clap::{CommandFactory, Parser};
@@ -46,6 +50,7 @@ use commands::Command;
 use error::CliError;
 use out::Out;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// The whole program behind the guard: parses, runs, shows the error, returns the status.
@@ -117,29 +122,37 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
         let formats = (cli.input_format, cli.output_format);
         return headless::run(&setup, &prompt, formats, resume.as_ref()).await;
     }
-    if let Some(word) = &cli.prompt {
-        suggest(word)?;
+    suggest(&cli.prompt)?;
+    let prompt = (!cli.prompt.is_empty()).then(|| cli.prompt.join(" "));
+    if prompt.is_some() && !std::io::stdin().is_terminal() {
+        return Err(CliError::usage(
+            "a prompt begins a session at a terminal, and standard input is none",
+            "festoon -p 'TEXT' answers and exits; lines from a pipe need no prompt",
+        ));
     }
     let setup = setup::Setup::for_agents(cli.shared)?;
     let resume = sessions::chosen(&setup, cli.go_on, cli.resume.as_deref())?;
-    repl::run(&setup, cli.prompt, resume).await
+    repl::run(&setup, prompt, resume).await
 }
 
-/// Refuses a lone word that is nearly a subcommand (contract §4).
-fn suggest(word: &str) -> Result<(), CliError> {
-    if word.split_whitespace().count() != 1 {
+/// Refuses a word that is nearly a subcommand, alone (contract §4) or before others. Words that people begin
+/// sentences with are near to the shortest names, which count only alone.
+fn suggest(words: &[String]) -> Result<(), CliError> {
+    let (Some(word), alone) = (words.first(), words.len() == 1) else { return Ok(()) };
+    if word.split_whitespace().count() != 1 || (!alone && word.len() < 3) {
         return Ok(());
     }
     let near = Cli::command()
         .get_subcommands()
         .filter(|c| !c.is_hide_set())
         .map(|c| c.get_name().to_owned())
+        .filter(|name| alone || name.len() > 2)
         .find(|name| strsim::damerau_levenshtein(name, word) <= 1 + usize::from(name.len() > 5));
     match near {
         None => Ok(()),
         Some(name) => Err(CliError::usage(
             format!("{word:?} is no command; did you mean {name:?}?"),
-            format!("festoon {name}; to say it to the agent, write more than one word or use -p"),
+            format!("festoon {name}; to say it to the agent, put more than one word in quotes, or use -p"),
         )),
     }
 }

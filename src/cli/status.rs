@@ -140,7 +140,7 @@ pub async fn others(team: &Team, tasks: &Background) -> Result<Vec<AgentStatus>,
         let places = Places::find(paths.paths(), std::slice::from_ref(&view))?;
         Ok(places.children(&view, Wanted::AtWork))
     };
-    let children = team.disk.run(team.paths.dir(), look).await?;
+    let children = team.disk.run(&team.paths.dir(), look).await?;
     let unknown = |child: &&Child| known.iter().all(|id| id.as_str() != child.row.agent_id.as_str());
     Ok(children.iter().filter(unknown).map(AgentStatus::of_child).collect())
 }

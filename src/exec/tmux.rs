@@ -13,6 +13,7 @@ mod server;
 mod socket;
 
 pub use server::{TmuxError, TmuxTarget};
+pub use socket::path as socket_path;
 
 use crate::exec::worker;
 use crate::os::process;

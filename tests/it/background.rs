@@ -588,9 +588,9 @@ fn commands_end_when_they_are_stopped_and_with_their_agent() {
         let command = format!(
             "(setsid sh -c 'echo > {file}; while :; do sleep 100; done' &); while :; do sleep 100; done"
         );
-        json!({ "command": command, "run_in_background": true })
+        json!({ "command": command, "description": file, "run_in_background": true })
     };
-    let args = ["-p", "ID:lead", "--permission-mode", "bypassPermissions"];
+    let args = ["-p", "ID:lead", "--permission-mode", "bypassPermissions", "--output-format", "stream-json"];
     server.on(
         prompt("ID:lead"),
         [
@@ -620,8 +620,9 @@ fn commands_end_when_they_are_stopped_and_with_their_agent() {
     server.open("end");
     up("last");
     server.open("bye");
-    // A command keeps no run alive, and ends with it.
-    running.wait().code(0);
+    // A command keeps no run alive, and ends with it, which is said.
+    let done = running.wait();
+    done.code(0);
     world.all_gone();
     server.all_played();
     let lead = server.last_of("ID:lead");
@@ -631,6 +632,18 @@ fn commands_end_when_they_are_stopped_and_with_their_agent() {
     let ends: Vec<(&Value, &Value)> = all.iter().map(|r| (&r["state"], &r["stoppedBy"])).collect();
     let expected = ["parent", "agent_end", "session_end"].map(|by| (json!("cancelled"), json!(by)));
     assert_eq!(json!(ends), json!(expected));
+    let (id, file) =
+        (all[2]["taskId"].as_str().expect("an id"), all[2]["outputFile"].as_str().expect("a file"));
+    let said =
+        format!("the background command \"last\" ({id}) was ended with the session; its output: {file}");
+    assert_eq!(done.stderr, format!("warning: {said}\n"));
+    let lines = done.lines();
+    let told = lines.iter().filter(|l| l["subtype"] == "task_notification" && l["task_id"] == id);
+    assert_eq!(told.map(|line| line["status"].clone()).collect::<Vec<_>>(), ["cancelled"]);
+    let transcript = world.transcript();
+    let noted: Vec<&Value> = transcript.iter().filter(|line| line["text"] == said).collect();
+    assert_eq!(noted.len(), 1, "{transcript:#?}");
+    assert_eq!(noted[0]["data"]["status"], "cancelled");
 }
 
 #[test]
@@ -922,4 +935,73 @@ fn a_child_that_ends_with_its_parents_last_answer_is_told_of_every_time() {
     let missing: Vec<u32> = (0..TURNS).filter(|turn| once(*turn) != 1).collect();
     assert_eq!((told.len(), missing), (TURNS as usize, Vec::new()));
     world.check_transcripts();
+}
+
+/// The rows of `ps`, once `ready` holds.
+fn rows(world: &World, ready: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    let mut rows = Vec::new();
+    until("ps shows it", || {
+        let done = world.festoon(["ps", "--json"]).run();
+        rows = done.code(0).json().as_array().expect("rows").clone();
+        ready(&rows)
+    });
+    rows
+}
+
+#[test]
+fn whoever_looks_sees_background_agents_and_what_their_state_rests_on() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let anna =
+        || call_as("anna", "Agent", json!({ "name": "anna", "description": "m", "prompt": "ID:anna" }));
+    server.on(
+        prompt("ID:lead"),
+        [
+            [beside("b", "ID:child", json!({})), anna()].into(),
+            say("I go on.").into(),
+            say("Heard.").into(),
+            say("Too.").into(),
+        ],
+    );
+    server.on(
+        prompt("ID:anna"),
+        [[beside("c", "ID:low", json!({}))].into(), say("So do I.").into(), say("Ah.").into()],
+    );
+    server.on(prompt("ID:child"), [[gate("child"), say("Done.")].into()]);
+    server.on(prompt("ID:low"), [[gate("low"), say("Low.")].into()]);
+    let mut running = world.festoon(["-p", "ID:lead", "--output-format", "stream-json"]).start();
+    server.reached("child");
+    server.reached("low");
+    let found = rows(&world, |rows| rows.len() == 4 && rows[1]["state"] == "idle");
+    let team = found[0]["team"].clone();
+    let model = found[0]["model"].clone();
+    let child = |row: &Value, parent: &str, root: &str| {
+        let mut row = row.clone();
+        assert!(row["since"].as_str().is_some_and(|at| at.ends_with('Z')), "{row}");
+        let id = row["agentId"].clone();
+        assert!(id.as_str().is_some_and(|id| id.starts_with('a') && id.len() == 17), "{row}");
+        row["since"] = Value::Null;
+        let evidence = format!("pid {} of {root} running", running.pid());
+        let expected = json!({ "agentId": id, "name": id, "team": team, "type": "general-purpose", "backend": "in-process",
+                               "state": "working", "evidence": evidence, "model": model, "task": "a job", "tokens": 0,
+                               "cost": 0.0, "since": null, "pid": running.pid(), "paneId": null,
+                               "parentAgentId": format!("{parent}@{}", team.as_str().expect("a team")) });
+        assert_eq!(row, expected);
+        id.as_str().expect("an id").to_owned()
+    };
+    let id = child(&found[2], "team-lead", "team-lead");
+    let low = child(&found[3], "anna", "anna");
+    let shown = world.festoon(["ps"]).run();
+    let lines: Vec<&str> = shown.code(0).stdout.lines().collect();
+    let at = |what: &str| lines.iter().position(|line| line.trim_start().starts_with(what)).expect("a line");
+    assert_eq!(at(&format!("└ {id}")), at("team-lead") + 1, "{lines:#?}");
+    assert_eq!(at(&format!("└ {low}")), at("anna") + 1, "{lines:#?}");
+
+    kill(Pid::from_raw(i32::try_from(running.pid()).expect("pid")), Signal::SIGKILL).expect("it runs");
+    drop(running.stdin.take());
+    let pid = running.pid();
+    drop(running);
+    let gone = rows(&world, |rows| rows.iter().all(|row| row["state"] == "lost"));
+    let evidence: Vec<&str> = gone[2..].iter().filter_map(|row| row["evidence"].as_str()).collect();
+    assert_eq!(evidence, [format!("pid {pid} of team-lead gone"), format!("pid {pid} of anna gone")]);
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test says what it expected by failing")]
 
 mod asks;
+mod attach;
 mod background;
 mod blueprint;
 mod bytes;
@@ -27,6 +28,7 @@ mod model_errors;
 mod panes;
 mod permissions;
 mod plans;
+mod prechecks;
 mod processes;
 mod questions;
 mod rewind;

@@ -2,6 +2,7 @@
 
 pub mod agents;
 pub mod ask;
+pub mod attach;
 pub mod demo;
 pub mod doctor;
 pub mod inbox;
@@ -14,6 +15,7 @@ pub mod task;
 pub mod team;
 pub mod teammate;
 pub mod timeline;
+pub mod top;
 pub mod up;
 
 use super::args::Shared;
@@ -30,6 +32,10 @@ pub enum Command {
     Demo(demo::Args),
     /// Starts a team from a blueprint: a file, or one that ships.
     Up(up::Args),
+    /// Looks at a running agent and talks to it, from any terminal.
+    Attach(attach::Args),
+    /// Shows all teams live: agents, asks, tasks, budgets.
+    Top,
     /// Lists every agent: state, what that rests on, model, tokens, cost.
     Ps(ps::Args),
     /// Looks at teams, and ends them.
@@ -67,6 +73,8 @@ impl Command {
         match self {
             Self::Demo(args) => demo::run(args, shared).await,
             Self::Up(args) => up::run(args, shared).await,
+            Self::Attach(args) => attach::run(args, shared).await,
+            Self::Top => top::run(&shared).await,
             Self::Ps(args) => ps::run(&args, &shared),
             Self::Team(args) => team::run(args, shared).await,
             Self::Send(args) => send::run(args, shared).await,

@@ -17,7 +17,7 @@ use crate::team::answer::{Answered, Word, answer};
 use crate::team::ask_hooks::AskHooks;
 use crate::team::context::Team;
 use crate::wire::ask::{Ask, AskKind, DecisionRecord};
-use crate::wire::ids::{AskId, USER};
+use crate::wire::ids::{AgentId, AgentName, AskId, USER};
 use crate::wire::permission::{Decision, PermissionMode, Scope};
 use crate::wire::question::QuestionAnswer;
 use std::collections::HashSet;
@@ -31,7 +31,9 @@ const TOO_QUICK: Duration = Duration::from_millis(700);
 pub struct Asks {
     team: Team,
     queue: Arc<OpenAsks>,
-    hooks: Arc<AskHooks>,
+    whose: Whose,
+    /// Those of this process; elsewhere they run where the leader is.
+    hooks: Option<Arc<AskHooks>>,
     open: Vec<Ask>,
     shown: Option<AskId>,
     /// Answers so far to the questions of the ask that is shown.
@@ -42,6 +44,29 @@ pub struct Asks {
     /// When the dialog on the screen took the place of one that was answered elsewhere.
     replaced: Option<Instant>,
     faces: Faces,
+}
+
+/// Whose asks are shown.
+#[derive(Debug, Clone)]
+pub enum Whose {
+    /// All of the team.
+    Everybody,
+    /// Those of one agent.
+    Of {
+        /// Its id.
+        agent: AgentId,
+        /// Its name in the team: what works below it and has no name asks through it.
+        name: Option<AgentName>,
+    },
+}
+
+impl Whose {
+    fn has(&self, ask: &Ask) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Of { agent, name } => ask.agent_id == *agent || name.as_ref() == Some(&ask.reply_to),
+        }
+    }
 }
 
 /// An answer as it was typed.
@@ -98,9 +123,15 @@ fn parse_for_plan(ask: &Ask, line: &str) -> Option<Typed> {
 impl Asks {
     /// The queue of a team; what its hooks have not seen is not shown yet.
     pub fn new(team: Team, hooks: Arc<AskHooks>) -> Self {
+        Self { hooks: Some(hooks), ..Self::of(team, Whose::Everybody) }
+    }
+
+    /// The asks of some, looked at from another process than the leader's.
+    pub fn of(team: Team, whose: Whose) -> Self {
         Self {
             team,
-            hooks,
+            whose,
+            hooks: None,
             queue: Arc::default(),
             open: Vec::new(),
             shown: None,
@@ -127,10 +158,10 @@ impl Asks {
         let paths = self.team.paths.clone();
         let dir = paths.asks_dir();
         let (queue, before) = (Arc::clone(&self.queue), self.open.clone());
-        let hooks = Arc::clone(&self.hooks);
+        let (hooks, whose) = (self.hooks.clone(), self.whose.clone());
         let looked = move || {
             let mut open = queue.look(&paths)?;
-            open.retain(|ask| !hooks.holds(&ask.id));
+            open.retain(|ask| whose.has(ask) && hooks.as_ref().is_none_or(|hooks| !hooks.holds(&ask.id)));
             let gone = before.iter().filter(|ask| open.iter().all(|o| o.id != ask.id));
             let gone = gone.map(|ask| asks::find(&paths, &ask.id)).collect::<Result<Vec<_>, _>>()?;
             Ok((open, gone))

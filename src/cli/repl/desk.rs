@@ -97,6 +97,7 @@ pub struct Desk {
     /// For what the leader says to its teammates' processes.
     leader: FileMailbox,
     tasks: Tasks,
+    unusable_servers: Vec<String>,
     question: Option<Question>,
     interrupted: Option<Instant>,
 }
@@ -118,6 +119,7 @@ impl Desk {
             user: FileMailbox::new(team.clone(), AgentName::user(), 1, None),
             leader: FileMailbox::new(team.clone(), AgentName::team_lead(), 1, None),
             team,
+            unusable_servers: session.unusable_servers.clone(),
             question: None,
             interrupted: None,
         }
@@ -134,6 +136,7 @@ impl Desk {
         self.user = FileMailbox::new(team.clone(), AgentName::user(), 1, None);
         self.leader = FileMailbox::new(team.clone(), AgentName::team_lead(), 1, None);
         self.team = team;
+        self.unusable_servers.clone_from(&session.unusable_servers);
         self.question = None;
     }
 
@@ -299,7 +302,7 @@ impl Desk {
                 printer
                     .line(format!("{} — another one: festoon --model PROVIDER:NAME", self.core.model.full));
             }
-            Slash::Mcp => printer.lines(&mcp::listing(&self.runtime.mcp)),
+            Slash::Mcp => printer.lines(&mcp::listing(&self.runtime.mcp, &self.unusable_servers)),
             Slash::Mode => self.mode(&rest).await?,
             Slash::Permissions => self.permissions(&rest).await?,
             Slash::Cost => printer.lines(&self.cost().await?),
@@ -315,6 +318,7 @@ impl Desk {
     async fn agents(&self) -> Result<Vec<String>, CliError> {
         let mut agents = status::look(&self.team).await?;
         agents.extend(status::background(&self.runtime.background));
+        agents.extend(status::others(&self.team, &self.runtime.background).await?);
         let columns = terminal::size().map_or(text::DEFAULT_COLUMNS, |s| s.columns).min(120);
         let names = status::name_columns(&agents);
         Ok(agents.iter().map(|a| status::line(a, ' ', names, columns)).collect())

@@ -158,7 +158,7 @@ impl<'a> Look<'a> {
             team,
             runs: records.into_iter().filter_map(|(name, record)| Some((name, record.ok()?.known))).collect(),
             asks: open.filter(|(_, status, _)| *status == AskStatus::Open).map(|(ask, ..)| ask).collect(),
-            shared: watch::is_network_fs(team.paths.dir()),
+            shared: watch::is_network_fs(&team.paths.dir()),
         }
     }
 
