@@ -363,6 +363,12 @@ fn a_live_team_is_listed_with_evidence_and_ends_clean() {
         "no team is running; `festoon demo` shows one\n1 team ended: `festoon team list`, `festoon ps --all`\n"
     );
     assert!(place.ok(&["ps", "--all"]).contains("bo"));
+    // What needs a team says which there are.
+    for command in [&["timeline", "-o", "-"][..], &["task", "list"]] {
+        let error = place.run(&[command, &["--json"]].concat()).error();
+        let hint = format!("say which of those that have ended: {team}");
+        assert_eq!(error, json!({ "kind": "not_found", "message": "no team is running", "hint": hint }));
+    }
     assert_eq!(place.json(&["team", "delete", &team]), json!({ "team": team, "deleted": true }));
     assert_eq!(place.json(&["team", "list"]), json!([]));
 }

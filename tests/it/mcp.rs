@@ -505,6 +505,7 @@ fn listings_show_state_tools_and_what_to_do() {
          wrote: no licence found",
         "  → try by hand whether /",
         "fake (stdio, --mcp-config): ready, 12 tools",
+        "not used: --mcp-config: mcpServers.typo.command: a server needs a command, or a url",
         "  mcp__fake__die, mcp__fake__echo, mcp__fake__either,",
     ] {
         assert!(said.contains(line), "{line}: {said}");

@@ -91,6 +91,13 @@ fn resume_without_an_id_lists_what_there_is() {
     server.always(prompt("ID:one"), say("One."));
     let id = "00000001-1111-4222-8333-444455556666";
     world.festoon(["-p", "ID:one", "--session-id", id]).run().code(0);
+    // Which one that is, is said on demand.
+    let done = world.festoon(["-p", "more", "--continue", "--verbose"]).run();
+    assert_eq!(
+        (done.code(0).stdout.as_str(), &done.stderr),
+        ("One.\n", &format!("goes on with session {id}\n"))
+    );
+    assert_eq!(world.festoon(["-p", "more", "--continue"]).run().code(0).stderr, "");
     let done = world.festoon(["-p", "x", "--resume"]).run();
     done.code(2);
     let list: Vec<&str> = done.stderr.lines().collect();

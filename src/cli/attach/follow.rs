@@ -37,6 +37,11 @@ impl Follow {
         Ok((Self { path: path.to_owned(), offset, told, net, _watch: watch }, lines))
     }
 
+    /// The transcript.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Waits until there may be more.
     pub async fn changed(&mut self) {
         tokio::select! {

@@ -122,6 +122,12 @@ impl Attached {
 
     /// Shows what is new in its transcript.
     fn catch_up(&mut self) -> Result<(), CliError> {
+        // A leader that began another conversation writes elsewhere now.
+        let is_other =
+            |follow: &Follow| self.target.transcript.as_deref().is_some_and(|p| p != follow.path());
+        if self.follow.as_ref().is_some_and(is_other) {
+            self.follow = None;
+        }
         let new = match (&mut self.follow, &self.target.transcript) {
             (Some(follow), _) => follow.more()?,
             (None, Some(path)) if path.exists() => {

@@ -67,6 +67,7 @@ const TABLE: &[(Slash, Entry)] = &[
     (Slash::Help, Entry { name: "/help", help: "this list" }),
     (Slash::Asks, Entry { name: "/asks", help: "what waits for your answer; the first one in full" }),
     (Slash::Team, Entry { name: "/team", help: "every agent: state, what it does, age, tokens, cost" }),
+    (Slash::Team, Entry { name: "/agents", help: "the same as /team" }),
     (
         Slash::Tasks,
         Entry { name: "/tasks", help: "background work; stop ID ends one, resume ID TEXT goes on" },

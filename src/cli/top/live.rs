@@ -50,7 +50,7 @@ pub async fn run(
     let mut keys = read_keys()?;
     let screen = Screen::open();
     let mut chosen = None;
-    let mut looked = Instant::now();
+    let (mut looked, mut drawn) = (Instant::now(), Instant::now());
     let mut changed = false;
     loop {
         let size = terminal::size().unwrap_or(Size { columns: DEFAULT_COLUMNS, rows: 24 });
@@ -73,14 +73,13 @@ pub async fn run(
             },
             // Gathered until the second is over.
             Some(()) = watch.told.recv(), if !changed => changed = true,
-            () = tokio::time::sleep_until(looked + wait) => {
-                let net = looked.elapsed() >= watch.net;
-                if changed || net {
+            () = tokio::time::sleep_until(drawn + wait) => {
+                if changed || looked.elapsed() >= watch.net {
                     seen = Seen::look(paths)?;
                     watch.follow(seen.places(paths));
+                    (changed, looked) = (false, Instant::now());
                 }
-                changed = false;
-                looked = Instant::now();
+                drawn = Instant::now();
             }
         }
     }
@@ -220,8 +219,9 @@ impl Screen {
 
     /// All rows, in one write.
     fn draw(&self, rows: &[String]) {
-        let rows: Vec<String> = rows.iter().map(|row| format!("{}\x1b[K", out::styled(row))).collect();
-        put(&format!("\x1b[H{}\x1b[J", rows.join("\r\n")));
+        // Emptied before it is written: behind a full row the cursor is still on its last cell.
+        let rows: Vec<String> = rows.iter().map(|row| format!("\x1b[2K{}", out::styled(row))).collect();
+        put(&format!("\x1b[H{}", rows.join("\r\n")));
     }
 }
 
