@@ -10,6 +10,7 @@ use super::ask_group::together;
 use super::status;
 use super::text::{clean, rows};
 use super::view::style_of;
+use super::wrap::wrap;
 use crate::store::clock;
 use crate::wire::ask::{Ask, AskKind};
 use crate::wire::permission::Behavior;
@@ -94,7 +95,7 @@ pub fn dialog<'a>(
         for (label, text) in notes {
             let text = clean(text).replace('\n', " ");
             let text = format!("{label}: {text}");
-            lines.extend(rows(&text, bar.room).iter().map(|r| bar.line(&format!("{dim}{r}{dim:#}"))));
+            lines.extend(wrap(&text, bar.room).iter().map(|r| bar.line(&format!("{dim}{r}{dim:#}"))));
         }
     };
     match ask.kind {
@@ -146,7 +147,7 @@ fn permission_footer(ask: &Ask, room: usize) -> Vec<String> {
     let mut lines = vec![key_line(&keys, "a note may follow")];
     if !always.is_empty() {
         let text = format!("s and p allow: {}", always.join(", "));
-        lines.extend(rows(&clean(&text), room).iter().map(|r| format!("  {dim}{r}{dim:#}")));
+        lines.extend(wrap(&clean(&text), room).iter().map(|r| format!("  {dim}{r}{dim:#}")));
     }
     lines
 }
@@ -350,6 +351,15 @@ pub(super) mod tests {
         let input = json!({"file_path": "/a", "old_string": "x\ny", "new_string": ""});
         let shown = plain(&ask("Edit", input), 80);
         assert!(shown.contains("│   /a\n│ - x\n│ - y\n│ + (empty)\n"), "{shown}");
+    }
+
+    #[test]
+    fn what_is_said_about_a_call_is_broken_by_words_and_the_call_itself_where_it_is_full() {
+        let mut asked = ask("Bash", json!({"command": "echo one two threefour"}));
+        asked.rule = "mode default asks for every command".into();
+        let shown = plain(&asked, 23);
+        assert!(shown.contains("│ $ echo one two three\n│   four\n"), "{shown}");
+        assert!(shown.contains("│ why: mode default\n│ asks for every\n│ command\n"), "{shown}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! How a plan is shown that waits for approval.
 
 use super::{Bar, key_line};
-use crate::cli::text::{clean, rows};
+use crate::cli::text::clean;
+use crate::cli::wrap::wrap;
 use crate::wire::ask::Ask;
 use crate::wire::permission::PermissionMode;
 
@@ -30,7 +31,7 @@ pub(super) fn body(ask: &Ask, bar: &Bar) -> Vec<String> {
     let plan = ask.plan().unwrap_or_else(|| ask.input.get().to_owned());
     let text = clean(&plan);
     let mut shown: Vec<String> =
-        text.trim_end().lines().flat_map(|line| rows(line, bar.room)).map(|row| bar.line(row)).collect();
+        text.trim_end().lines().flat_map(|line| wrap(line, bar.room)).map(|row| bar.line(&row)).collect();
     bar.cut(&mut shown, MAX_ROWS, ask);
     shown
 }

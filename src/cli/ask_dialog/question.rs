@@ -1,7 +1,8 @@
 //! How a question is shown, with its numbered options.
 
 use super::{Bar, key_line};
-use crate::cli::text::{clean, rows};
+use crate::cli::text::clean;
+use crate::cli::wrap::wrap;
 use crate::wire::question::Question;
 use anstyle::Style;
 
@@ -28,8 +29,8 @@ pub(super) fn body(question: Option<&Question>, bar: &Bar) -> Vec<String> {
     let mut shown = Vec::new();
     for (index, line) in plain(question).iter().enumerate() {
         let text = clean(line);
-        for row in text.lines().flat_map(|line| rows(line, bar.room)) {
-            shown.push(if index == 0 { bar.line(&format!("{bold}{row}{bold:#}")) } else { bar.line(row) });
+        for row in text.lines().flat_map(|line| wrap(line, bar.room)) {
+            shown.push(if index == 0 { bar.line(&format!("{bold}{row}{bold:#}")) } else { bar.line(&row) });
         }
     }
     shown

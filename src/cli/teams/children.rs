@@ -60,12 +60,15 @@ impl Places {
         let lives: HashSet<&TeamName> =
             teams.iter().filter(|team| team.lives()).map(TeamView::name).collect();
         for project in transcript::projects(paths)? {
+            let mut leads_here = false;
             for (session, team) in &named {
                 if project.sidechains(session).is_dir() {
+                    leads_here |= lives.contains(team);
                     found.entry((*team).clone()).or_default().push((project.clone(), (*session).clone()));
                 }
             }
-            if lives.is_empty() {
+            // A conversation is left for another of the same directory.
+            if !leads_here {
                 continue;
             }
             for (session, _) in transcript::sessions(&project)? {
