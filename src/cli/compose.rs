@@ -760,7 +760,8 @@ impl Session {
         self.lead.agent.core().shells.end().await;
         self.runtime.mcp.close().await;
         self.runtime.nursery.settle().await;
-        troubles.extend(self.runtime.nursery.kept.all().iter().map(ending::kept));
+        let kept = self.runtime.nursery.kept.all();
+        troubles.extend(kept.iter().filter(|kept| kept.tree.path.is_dir()).map(ending::kept));
         if let Err(error) = self.lead.reporter.set_state(AgentState::Stopped).await {
             troubles.push(error.to_string());
         }

@@ -116,7 +116,10 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
     if let Some(command) = cli.command {
         return command.run(cli.shared).await;
     }
-    if let Some(prompt) = cli.print {
+    if let Some(first) = cli.print {
+        // Words that were not put in quotes are one prompt here, too.
+        let words: Vec<String> = std::iter::once(first).chain(cli.prompt).filter(|w| !w.is_empty()).collect();
+        let prompt = words.join(" ");
         let setup = setup::Setup::for_agents(cli.shared)?;
         let resume = sessions::chosen(&setup, cli.go_on, cli.resume.as_deref())?;
         let formats = (cli.input_format, cli.output_format);

@@ -332,6 +332,19 @@ fn the_limit_of_turns_is_three() {
 }
 
 #[test]
+fn words_of_a_prompt_need_no_quotes() {
+    let server = ModelServer::start();
+    let world = server.world();
+    for args in
+        [&["-p", "ID:words", "of", "it"][..], &["ID:words of it", "-p"], &["ID:words", "of", "it", "-p"]]
+    {
+        server.on(prompt("ID:words of it"), [say("One prompt.").into()]);
+        assert_eq!(world.festoon(args).run().code(0).stdout, "One prompt.\n", "{args:?}");
+    }
+    server.all_played();
+}
+
+#[test]
 fn a_word_near_a_command_is_no_prompt() {
     let world = World::new();
     for words in [&["teamm"][..], &["inbxo"], &["pss"], &["tasks", "list"], &["doktor", "please"]] {
