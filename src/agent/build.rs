@@ -36,8 +36,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, RwLock};
 
-/// The result of a call that was under way when its process ended.
-const INTERRUPTED: &str = "The call was interrupted: the process that ran it has ended. Whether and how far it \
+/// The result of a call that was under way when what ran it broke off.
+pub(super) const INTERRUPTED: &str = "The call was interrupted: what ran it has broken off. Whether and how far it \
                            took effect is unknown; look before you repeat it.";
 
 /// What an agent is to be.

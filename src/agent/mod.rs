@@ -16,6 +16,7 @@ pub mod definition_sources;
 pub mod definitions;
 pub mod disk;
 pub mod events;
+pub mod finalizer;
 pub mod first;
 pub mod fork;
 pub mod gates;
@@ -39,6 +40,8 @@ pub mod runtime;
 pub mod side;
 pub mod subagent;
 pub mod tally;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod todos;
 pub mod tool_rules;
 pub mod transcript;

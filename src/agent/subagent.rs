@@ -1,6 +1,7 @@
 //! A subagent: fresh history, own prompt, tools and permissions; its answer is the tool result.
 
 pub mod launch;
+mod leave;
 pub mod resume;
 
 use super::build::{AgentPlan, Built, build};
@@ -15,9 +16,8 @@ use super::limits::{Slot, count_child};
 use super::permissions::Permissions;
 use super::pipeline::CANCELLED;
 use super::runtime::{Model, Runtime};
-use super::transcript::{NewLine, RUN_ENDED};
 use super::turn::{TurnEnd, TurnInput, TurnStatus};
-use super::worktree::{Ending, Worktree, WorktreeLease};
+use super::worktree::{Worktree, WorktreeLease};
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{clock, transcript};
 use crate::tools::tool::ToolOutput;
@@ -26,6 +26,7 @@ use crate::wire::definition::{AgentDefinition, Isolation};
 use crate::wire::ids::{AgentId, AgentName, BackgroundId, RunId};
 use crate::wire::permission::{PermissionMode, Rule};
 use crate::wire::transcript::AgentMeta;
+use leave::{Joined, Kept, Office};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -105,39 +106,42 @@ pub async fn run(request: SubagentRequest, cancel: &CancellationToken) -> ToolOu
         },
     };
     let started = Instant::now();
-    match start(&request, slot).await {
-        Ok((mut built, meta_path, meta, worktree)) => {
-            counted.stays();
-            let context = Arc::clone(&built.agent.core().context);
-            let Some(inside) = runtime.background.enter(&context.id()) else {
-                return ToolOutput::error(format!("The agent {} is running already.", context.id()));
-            };
-            let event = AgentEvent::ChildStarted(Arc::clone(&context), request.description.clone());
-            runtime.observer.event(&parent.context, &event);
-            let prompt = in_worktree(&request.prompt, worktree.as_ref().map(WorktreeLease::tree));
-            let input = TurnInput::Prompt(first_message(&built.agent, &prompt).await);
-            let end = live(&mut built.agent, input, inside.door(), cancel).await;
-            let kept = leave(&built, &end, worktree).await;
-            finish(&built, meta_path, meta, &end).await;
-            result(&built, &end, &request.definition, started, kept)
+    let prepared = match prepare(&request, Beside::Foreground).await {
+        Ok(prepared) => prepared,
+        Err(why) => return ToolOutput::error(format!("The agent was not started: {why}")),
+    };
+    let Some(inside) = runtime.background.enter(&prepared.context.id()) else {
+        return ToolOutput::error(format!("The agent {} is running already.", prepared.context.id()));
+    };
+    let door = Arc::clone(inside.door());
+    let office = Office::of(&prepared, Joined::Parent(inside));
+    let prompt = in_worktree(&request.prompt, prepared.worktree.as_ref().map(WorktreeLease::tree));
+    let mut agent = match start(prepared, slot).await {
+        Ok(built) => built.agent,
+        Err(why) => {
+            office.end(TaskState::Failed).await;
+            return ToolOutput::error(format!("The agent was not started: {why}"));
         }
-        Err(why) => ToolOutput::error(format!("The agent was not started: {why}")),
-    }
+    };
+    office.built(&agent);
+    counted.stays();
+    let context = Arc::clone(&agent.core().context);
+    let event = AgentEvent::ChildStarted(Arc::clone(&context), request.description.clone());
+    runtime.observer.event(&parent.context, &event);
+    let input = TurnInput::Prompt(first_message(&agent, &prompt).await);
+    let end = live(&mut agent, input, &door, cancel).await;
+    drop(agent);
+    let kept = office.end(state(&end)).await;
+    result(&context.id(), &end, &request.definition, started, kept)
 }
 
-type Begun = (Built, PathBuf, AgentMeta, Option<WorktreeLease>);
-
-async fn start(request: &SubagentRequest, slot: Slot) -> Result<Begun, String> {
-    let prepared = prepare(request, Beside::Foreground).await?;
-    let worktree = prepared.worktree.clone();
+/// Writes down that it begins, and builds it.
+async fn start(prepared: Prepared, slot: Slot) -> Result<Built, String> {
     let (path, meta) = (prepared.meta_path.clone(), prepared.meta.clone());
-    let written = (path.clone(), meta.clone());
-    let disk = &request.parent.runtime.disk;
-    disk.run(&path, move || transcript::write_meta(&written.0, &written.1))
-        .await
-        .map_err(|e| format!("{e}."))?;
-    let built = make(prepared, Some(slot)).await?;
-    Ok((built, path, meta, worktree))
+    let disk = &prepared.parent.runtime.disk;
+    let file = path.clone();
+    disk.run(&file, move || transcript::write_meta(&path, &meta)).await.map_err(|e| format!("{e}."))?;
+    make(prepared, Some(slot)).await
 }
 
 /// Resolves a request; every error is the end of a sentence for the calling model.
@@ -306,47 +310,11 @@ fn in_worktree(prompt: &str, worktree: Option<&Worktree>) -> String {
     worktree.map_or_else(|| prompt.to_owned(), |tree| format!("{}\n\n{prompt}", tree.notice()))
 }
 
-/// A worktree that stays when its agent has ended.
-struct Kept {
-    tree: Worktree,
-    why: String,
-}
-
-/// The finalizer of every subagent: its commands end, its last line is written, an inbox that never had
-/// mail goes, and a worktree in which nothing is new.
-async fn leave(built: &Built, end: &TurnEnd, worktree: Option<WorktreeLease>) -> Option<Kept> {
-    let core = built.agent.core();
-    core.shells.end().await;
-    let last = NewLine::system(RUN_ENDED, state(end).as_str());
-    let ended = built.agent.transcript().append(vec![last]).await;
-    let closed = core.runtime.background.post().close(&core.context).await;
-    let troubles = [ended.err().map(|e| e.to_string()), closed.err().map(|e| e.to_string())];
-    for error in troubles.into_iter().flatten() {
-        core.runtime.observer.event(&core.context, &AgentEvent::Notice(error));
-    }
-    let lease = worktree?;
-    match lease.end().await {
-        Ending::Removed => None,
-        Ending::Kept(why) => Some(Kept { tree: lease.tree().clone(), why }),
-    }
-}
-
 fn state(end: &TurnEnd) -> TaskState {
     match end.status {
         TurnStatus::Completed | TurnStatus::MaxRounds => TaskState::Completed,
         TurnStatus::Cancelled => TaskState::Cancelled,
         TurnStatus::Failed(_) => TaskState::Failed,
-    }
-}
-
-/// Records the end of one whose parent waits; a failure to do so is shown, the result stands.
-async fn finish(built: &Built, meta_path: PathBuf, meta: AgentMeta, end: &TurnEnd) {
-    let core = built.agent.core();
-    let meta = AgentMeta { status: state(end).as_str().to_owned(), ..meta };
-    let path = meta_path.clone();
-    let written = core.runtime.disk.run(&meta_path, move || transcript::write_meta(&path, &meta)).await;
-    if let Err(error) = written {
-        core.runtime.observer.event(&core.context, &AgentEvent::Notice(error.to_string()));
     }
 }
 
@@ -369,7 +337,7 @@ fn words(end: &TurnEnd) -> Result<String, String> {
 }
 
 fn result(
-    built: &Built,
+    id: &AgentId,
     end: &TurnEnd,
     definition: &AgentDefinition,
     started: Instant,
@@ -385,7 +353,6 @@ fn result(
     };
     text.push_str(&place);
     if !definition.one_shot {
-        let id = &built.agent.core().context.id();
         text.push_str(&format!(
             "\n\nagentId: {id} (use SendMessage with to: '{id}' to continue this agent)\n\
              <usage>total_tokens: {}\ntool_uses: {}\nduration_ms: {}</usage>",

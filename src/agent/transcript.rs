@@ -1,7 +1,8 @@
 //! An agent's own transcript: appended line by line, each linked to the one before.
 //!
-//! The cursor moves only after a line is on disk, so nothing is written twice and nothing is linked
-//! to a line that was never written. Clones share the cursor: the loop and whoever records frames
+//! The cursor moves where the lines are written, on the store thread, and only after they are on disk: so
+//! nothing is written twice, nothing is linked to a line that was never written, and a writer that is cut
+//! off in the middle leaves a whole chain. Clones share the cursor: the loop and whoever records frames
 //! write to one chain.
 
 use super::context::{AgentContext, Tier};
@@ -15,8 +16,7 @@ use crate::wire::ids::{LineId, MessageId};
 use crate::wire::transcript::{Line, LineMessage, LineType, StoredBlock};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tokio::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The subtype of the line that names delivered mail or frames that were acted on.
 pub const MAIL_DELIVERED: &str = "mail_delivered";
@@ -131,7 +131,13 @@ impl Transcript {
 
     /// Appends lines in one write and returns their ids.
     pub async fn append(&self, lines: Vec<NewLine>) -> Result<Vec<LineId>, StoreError> {
-        let mut writer = self.writer.lock().await;
+        let this = self.clone();
+        self.disk.run(&self.path, move || this.write(lines)).await
+    }
+
+    /// The append itself, on the store thread.
+    fn write(&self, lines: Vec<NewLine>) -> Result<Vec<LineId>, StoreError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut parent = writer.last.clone();
         let mut ids = Vec::with_capacity(lines.len());
         let mut written = Vec::with_capacity(lines.len());
@@ -141,19 +147,11 @@ impl Transcript {
             ids.push(uuid);
         }
         // A failed append leaves no open file behind; the next one opens it again.
-        let file = writer.file.take();
-        let path = self.path.to_path_buf();
-        let file = self
-            .disk
-            .run(&self.path, move || {
-                let mut file = match file {
-                    Some(file) => file,
-                    None => open_append(&path)?,
-                };
-                file.append(&written)?;
-                Ok(file)
-            })
-            .await?;
+        let mut file = match writer.file.take() {
+            Some(file) => file,
+            None => open_append(&self.path)?,
+        };
+        file.append(&written)?;
         writer.file = Some(file);
         writer.last = parent;
         Ok(ids)

@@ -12,6 +12,7 @@ mod kinds;
 pub use gated::SENT_ON;
 
 use super::budget::LimitReached;
+use super::build::INTERRUPTED;
 use super::context::Tier;
 use super::context_size;
 use super::core::AgentCore;
@@ -27,13 +28,16 @@ use super::transcript::{NewLine, Transcript, WARNING};
 use crate::model::provider::{
     Anchor, Delta, DeltaSink, ModelError, ModelRequest, ModelResponse, PromptPrefix, RequestTag, StopReason,
 };
+use crate::os::panic;
 use crate::store::error::StoreError;
 use crate::tools::set::ToolSet;
 use crate::wire::block::{Block, BlockKind, ChatMessage, Role};
 use crate::wire::ids::{LineId, MessageId};
 use crate::wire::mail::Claimed;
 use crate::wire::usage::{Money, Usage};
+use futures_util::FutureExt;
 use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -91,6 +95,9 @@ pub enum TurnError {
     /// A hook ended the work.
     #[error("a hook stopped the work: {0}")]
     Halted(String),
+    /// Our own code panicked; the words are the panic's.
+    #[error("panicked: {0}")]
+    Panicked(String),
 }
 
 impl From<LimitError> for TurnError {
@@ -281,9 +288,14 @@ impl Agent {
             owes_answer: false,
             cut: false,
         };
-        end.status = match self.rounds(input, cancel, &mut end).await {
-            Ok(status) => status,
-            Err(error) => TurnStatus::Failed(error),
+        end.status = match AssertUnwindSafe(self.rounds(input, cancel, &mut end)).catch_unwind().await {
+            Ok(Ok(status)) => status,
+            Ok(Err(error)) => TurnStatus::Failed(error),
+            Err(panic) => {
+                let words = panic::words(panic.as_ref()).to_owned();
+                self.mend().await;
+                TurnStatus::Failed(TurnError::Panicked(words))
+            }
         };
         if let TurnStatus::Failed(error) = &end.status {
             // Best effort: the error itself is reported by whoever reads the end.
@@ -304,6 +316,18 @@ impl Agent {
             ok: matches!(end.status, TurnStatus::Completed),
         }));
         end
+    }
+
+    /// After a panic: calls that have no result get one, as after the death of a process.
+    async fn mend(&mut self) {
+        let open = self.history.last().map(ChatMessage::tool_uses).unwrap_or_default();
+        if open.is_empty() || self.owed.is_some() {
+            return;
+        }
+        let results = open.iter().map(|call| Block::tool_result(&call.id, INTERRUPTED, true)).collect();
+        if let Err(error) = self.record(ChatMessage::user(results), None).await {
+            self.observe(&AgentEvent::Notice(error.to_string()));
+        }
     }
 
     async fn rounds(

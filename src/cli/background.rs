@@ -2,7 +2,7 @@
 
 use super::setup::Setup;
 use crate::agent::background::progress::Progress;
-use crate::agent::background::{Background, Parts};
+use crate::agent::background::{Background, Parts, STOP_GRACE};
 use crate::agent::events::Observer;
 use crate::agent::limits::Slots;
 use crate::team::context::Team;
@@ -25,6 +25,7 @@ pub(super) fn background(
         observer: Arc::clone(observer),
         progress,
         post: Arc::new(TeamPost::new(team.clone())),
+        stop_grace: STOP_GRACE,
         allowed: setup.loaded.settings.background != Some(false),
         by_default,
     })

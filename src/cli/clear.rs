@@ -53,7 +53,7 @@ impl Session {
         });
         noted.await?;
         self.lead.agent.session_ends(SessionEnding::Clear, cancel).await;
-        old.shells.end().await;
+        old.let_go().await;
         let mut notices = built.notices;
         let ended = self.lead.agent.transcript().append(vec![NewLine::system(RUN_ENDED, "cleared")]);
         notices.extend(ended.await.err().map(|error| error.to_string()));

@@ -757,7 +757,7 @@ impl Session {
             troubles.push(format!("{name} did not end in order: {why}"));
         }
         self.backends.close().await;
-        self.lead.agent.core().shells.end().await;
+        self.lead.agent.core().let_go().await;
         self.runtime.mcp.close().await;
         self.runtime.nursery.settle().await;
         let kept = self.runtime.nursery.kept.all();

@@ -446,7 +446,8 @@ fn partial(error: &TurnError) -> Option<String> {
         | TurnError::Stopped(_)
         | TurnError::Limit(_)
         | TurnError::Refused(_)
-        | TurnError::Halted(_) => None,
+        | TurnError::Halted(_)
+        | TurnError::Panicked(_) => None,
     }
 }
 
@@ -471,6 +472,12 @@ pub fn turn_error(error: &TurnError) -> CliError {
             "stopped",
             format!("the model stopped: {why}"),
             "ask it in another way",
+        ),
+        TurnError::Panicked(_) => CliError::new(
+            ExitKind::Failed,
+            "bug",
+            error.to_string(),
+            "this is a fault of festoon; the log has more",
         ),
     }
 }

@@ -4,13 +4,13 @@
 //! nothing else, and that `terminate` always returns: cancel, then abort, then the fence for code that
 //! never yields. Never finds a teammate of an earlier process again: its task died with it.
 
+use crate::os::panic;
 use crate::team::executor::{
     BoxFuture, ExitKind, ExitReport, Grace, HandleRecord, Launch, Liveness, RunnerControl, RunnerExit,
     SpawnError, TeammateExecutor, TeammateHandle, TeammateRunner,
 };
 use crate::wire::run::RunRecord;
 use crate::wire::team::{BackendType, Member};
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -41,7 +41,9 @@ impl InProcessExecutor {
     fn start(&self, launch: &Launch) -> Task {
         let cancel = CancellationToken::new();
         let (interrupt, interrupted) = watch::channel(0);
-        let control = RunnerControl { cancel: cancel.clone(), interrupt: interrupted };
+        let leaving = TaskTracker::new();
+        let control =
+            RunnerControl { cancel: cancel.clone(), interrupt: interrupted, leaving: leaving.clone() };
         let record = HandleRecord {
             agent_id: launch.spec.agent_id.clone(),
             run_id: launch.spec.run_id.clone(),
@@ -55,7 +57,7 @@ impl InProcessExecutor {
         let abort = work.abort_handle();
         let (ended, exit) = watch::channel(None);
         let ended = Arc::new(ended);
-        self.tasks.spawn(publish_end(work, Arc::clone(&asked), Arc::clone(&ended)));
+        self.tasks.spawn(publish_end(work, leaving, Arc::clone(&asked), Arc::clone(&ended)));
         Task { record, cancel, interrupt, abort, asked, ended, exit }
     }
 }
@@ -100,9 +102,11 @@ impl TeammateExecutor for InProcessExecutor {
     }
 }
 
-/// Waits for the end of a teammate's task and says it to everyone who waits.
+/// Waits for the end of a teammate's task, and of what it leaves to be done when it was cut off, and says
+/// it to everyone who waits.
 async fn publish_end(
     work: JoinHandle<RunnerExit>,
+    leaving: TaskTracker,
     asked: Arc<AtomicBool>,
     ended: Arc<watch::Sender<Option<ExitReport>>>,
 ) {
@@ -111,6 +115,8 @@ async fn publish_end(
         Ok(RunnerExit { exit, failed: true }) => (exit, ExitKind::Failed),
         Err(error) => describe(error),
     };
+    leaving.close();
+    leaving.wait().await;
     let forced = kind == ExitKind::Killed;
     let unexpected = !asked.load(Ordering::Acquire);
     say(&ended, ExitReport { exit, kind, forced, unexpected });
@@ -118,17 +124,9 @@ async fn publish_end(
 
 fn describe(error: JoinError) -> (String, ExitKind) {
     match error.try_into_panic() {
-        Ok(panic) => (format!("panicked: {}", panic_text(panic.as_ref())), ExitKind::Failed),
+        Ok(panic) => (format!("panicked: {}", panic::words(panic.as_ref())), ExitKind::Failed),
         Err(_) => ("aborted".to_owned(), ExitKind::Killed),
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("with something that is no text")
 }
 
 /// The first end that is said counts: a task that ends after the fence changes nothing.

@@ -4,6 +4,3 @@ pub mod in_process;
 pub mod process;
 pub mod tmux;
 mod worker;
-
-#[cfg(test)]
-mod testing;

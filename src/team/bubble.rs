@@ -73,6 +73,8 @@ impl FileBroker {
             Tell::Plans(mail) if by_leader => draft(&ask).map(|draft| (mail, draft)),
             Tell::Plans(_) | Tell::Nobody => None,
         };
+        // Also when whoever asks is cut off in the middle: nobody would wait for the answer.
+        let _closes = Asked { team: &self.team, id: &id };
         self.store(ask).await?;
         if let Some((mail, draft)) = message
             && let Err(error) = mail.send(&AgentName::team_lead(), draft).await
@@ -229,6 +231,25 @@ impl FileBroker {
             mode: record.permission_mode,
             answers: record.answers,
         }))
+    }
+}
+
+/// Closes an ask that is still open when nobody waits for it any more.
+struct Asked<'a> {
+    team: &'a Team,
+    id: &'a AskId,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let (team, id) = (self.team.clone(), self.id.clone());
+        let file = team.paths.ask(&id);
+        self.team.disk.later(&file, move || {
+            match asks::close(&team.paths, &id, "the asking agent has ended") {
+                Ok(()) | Err(StoreError::NotFound { .. }) => Ok(Some(())),
+                Err(error) => Err(error),
+            }
+        });
     }
 }
 

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// A boxed future, for object-safe traits.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -147,6 +148,9 @@ pub struct RunnerControl {
     /// Counts interrupts. A runner marks it seen (`borrow_and_update`) when a turn begins and ends the
     /// turn when it changes, so that an interrupt of an idle teammate does not hit its next turn.
     pub interrupt: watch::Receiver<u64>,
+    /// What still runs here when the runner's task is over, however that came, belongs to the end of the
+    /// teammate: its finalizer.
+    pub leaving: TaskTracker,
 }
 
 /// How a runner ended.

@@ -1,8 +1,13 @@
-//! The life of one teammate, in the leader's process or in a worker's: wait, work, tell, repeat.
+//! The life of one teammate, in the leader's process or in a worker's: wait, work, tell, repeat. How it
+//! ends is in [`leave`].
 //!
 //! One loop owns the agent. Its state is written before it counts: *working* before mail is
 //! acknowledged, the idle notice before *idle*; so whoever looks from outside never sees a quiet team
 //! with something under way.
+
+mod leave;
+#[cfg(test)]
+mod tests;
 
 use super::below::{self, Below, stop_task};
 use super::bubble::{FileBroker, Tell};
@@ -16,27 +21,31 @@ use super::tasks::TaskDesk;
 use crate::agent::build::{AgentPlan, build};
 use crate::agent::context::{AgentContext, TeamLabel, Tier, spawn_in};
 use crate::agent::definitions::query_source;
+use crate::agent::finalizer::Tenure;
 use crate::agent::first::first_message;
 use crate::agent::limits::{Slot, Slots};
 use crate::agent::modes;
 use crate::agent::permissions::Permissions;
 use crate::agent::ports::Mailbox;
 use crate::agent::runtime::Runtime;
-use crate::agent::transcript::{NewLine, RUN_ENDED};
-use crate::agent::turn::{Agent, TurnEnd, TurnInput, TurnStatus};
+use crate::agent::turn::{Agent, TurnEnd, TurnError, TurnInput, TurnStatus};
 use crate::os::file::resolve;
+use crate::os::panic;
 use crate::os::process;
 use crate::store::clock;
 use crate::store::error::StoreError;
 use crate::wire::event::EventKind;
-use crate::wire::frame::{FrameType, IdleNotification, IdleReason, ShutdownAnswer};
+use crate::wire::frame::{FrameType, IdleNotification, IdleReason};
 use crate::wire::ids::AgentName;
 use crate::wire::mail::{Draft, Wake};
 use crate::wire::permission::PermissionMode;
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::task::{Task, TaskId, TaskStatus};
 use crate::wire::worker::WorkerSpec;
+use futures_util::FutureExt;
+use leave::{Body, Estate, Parting};
 use serde_json::json;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -88,39 +97,36 @@ pub async fn run(host: Host, spec: WorkerSpec, control: RunnerControl) -> Runner
     };
     let reporter = Arc::new(Reporter::new(host.team.clone(), spec.name.clone(), record));
     host.reporters.add(&reporter);
-    let ended = CancellationToken::new();
-    // Also when the teammate panics: its pump and its record must not outlive it.
-    let _ends = ended.clone().drop_guard();
-    let _listed = Listed { reporters: Arc::clone(&host.reporters), reporter: Arc::clone(&reporter) };
     let context = context(&spec);
-    let flusher = spawn_in(&context, Arc::clone(&reporter).flush(ended.clone()));
-    let below = Below::watch(&host.runtime.background, &context, &reporter, ended.clone());
-    let exit = match Teammate::start(&host, &spec, &reporter, &ended).await {
-        Ok(teammate) => teammate.live(control).await,
-        Err(why) => RunnerExit { exit: why, failed: true },
+    let ended = CancellationToken::new();
+    let body = Body::default();
+    let estate = Estate {
+        flusher: spawn_in(&context, Arc::clone(&reporter).flush(ended.clone())),
+        below: Below::watch(&host.runtime.background, &context, &reporter, ended.clone()),
+        host: host.clone(),
+        spec: spec.clone(),
+        reporter: Arc::clone(&reporter),
+        body: Arc::clone(&body),
+        ended: ended.clone(),
     };
-    below.stop().await;
-    meta::write(&host, &spec, if exit.failed { "failed" } else { "completed" }).await;
-    ended.cancel();
-    // The flusher only ever ends by the token; a panic in it has been logged by the runtime.
-    let _ = flusher.await;
-    let last = if exit.failed { AgentState::Failed } else { AgentState::Stopped };
-    if let Err(error) = reporter.set_state(last).await {
-        tracing::warn!(%error, "the last state could not be written");
-    }
-    exit
-}
-
-/// Takes a record out of the process's table when its agent is gone, however that came.
-struct Listed {
-    reporters: Arc<Reporters>,
-    reporter: Arc<Reporter>,
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        self.reporters.remove(&self.reporter);
-    }
+    let last = move |end| async move { estate.settle(end).await };
+    let tenure = Tenure::begin(&context, control.leaving.token(), last);
+    let life = async {
+        let teammate = Teammate::start(&host, &spec, &reporter, &ended).await.map_err(Parting::failed)?;
+        let _ = body.set((
+            Arc::clone(teammate.agent.core()),
+            teammate.agent.transcript().clone(),
+            Arc::clone(&teammate.mailbox),
+        ));
+        teammate.live(control).await.map_err(Parting::failed)
+    };
+    // Of a panic outside of turns nothing is left but its words.
+    let parting = match AssertUnwindSafe(life).catch_unwind().await {
+        Ok(Ok(parting) | Err(parting)) => parting,
+        Err(panic) => Parting::failed(format!("panicked: {}", panic::words(panic.as_ref()))),
+    };
+    let exit = parting.exit.clone();
+    tenure.end(parting).await.unwrap_or(exit)
 }
 
 /// Who the teammate is.
@@ -271,31 +277,31 @@ impl Teammate {
         })
     }
 
-    async fn live(mut self, mut control: RunnerControl) -> RunnerExit {
+    /// Its turns, until it leaves or fails.
+    async fn live(mut self, mut control: RunnerControl) -> Result<Parting, String> {
         let mut next = match self.first.take() {
             Some(input) => Next::Turn(input),
-            None => match self.reporter.set_state(AgentState::Idle).await {
-                Ok(()) => self.wait(&control).await,
-                Err(error) => return RunnerExit { exit: error.to_string(), failed: true },
-            },
+            None => {
+                self.reporter.set_state(AgentState::Idle).await.map_err(|e| e.to_string())?;
+                self.wait(&control).await
+            }
         };
         loop {
             let leave = match next {
                 Next::Leave(leave) => leave,
-                Next::Turn(input) => match self.work(input, &mut control).await {
-                    Ok(Done::Idle) => {
+                Next::Turn(input) => match self.work(input, &mut control).await? {
+                    Done::Idle => {
                         next = self.wait(&control).await;
                         continue;
                     }
-                    Ok(Done::Owes) => {
+                    Done::Owes => {
                         next = Next::Turn(TurnInput::Continue);
                         continue;
                     }
-                    Ok(Done::Leave(leave)) => leave,
-                    Err(error) => return RunnerExit { exit: error, failed: true },
+                    Done::Leave(leave) => leave,
                 },
             };
-            return self.leave(leave).await;
+            return Ok(Parting::of(leave));
         }
     }
 
@@ -350,6 +356,11 @@ impl Teammate {
         self.agent.core().place.set(None);
         self.held = end.is_limit();
         self.mailbox.after_turn(end.rounds > 0).await;
+        if let TurnStatus::Failed(error @ TurnError::Panicked(_)) = &end.status {
+            // What is left of it is not to be trusted with another turn.
+            self.tell_idle(&end).await;
+            return Err(error.to_string());
+        }
         let delivered = self.mailbox.delivered_seq();
         if agreed.is_cancelled() {
             leave = leave.or(Some(Leave::Agreed(None)));
@@ -466,26 +477,6 @@ impl Teammate {
             json!({ "reason": reason, "error": error, "rounds": end.rounds, "usage": usage, "cost": cost });
         team.log(EventKind::Idle, &self.spec.name, self.spec.incarnation, fields).await;
     }
-
-    async fn leave(self, leave: Leave) -> RunnerExit {
-        self.agent.core().shells.end().await;
-        if let Err(error) = self.reporter.set_state(AgentState::Stopping).await {
-            tracing::warn!(%error, "the state could not be written");
-        }
-        let exit = match leave {
-            Leave::Cancelled => "cancelled",
-            Leave::Agreed(request) => {
-                if let Some(request_id) = request {
-                    approve(&self.mailbox, &self.spec, request_id).await;
-                }
-                "agreed to shut down"
-            }
-        };
-        if let Err(error) = self.agent.transcript().append(vec![NewLine::system(RUN_ENDED, exit)]).await {
-            tracing::warn!(%error, "the end of the run could not be recorded");
-        }
-        RunnerExit { exit: exit.to_owned(), failed: false }
-    }
 }
 
 /// Waits for a place among the running agents, and says so meanwhile; `None` when cancelled.
@@ -515,23 +506,4 @@ async fn take_place(
 
 fn first_line(text: &str) -> String {
     text.lines().find(|l| !l.trim().is_empty()).unwrap_or_default().trim().chars().take(200).collect()
-}
-
-/// Agrees to a shutdown request in the name of the runtime.
-async fn approve(mailbox: &FileMailbox, spec: &WorkerSpec, request_id: String) {
-    let answer = ShutdownAnswer {
-        request_id,
-        pane_id: None,
-        backend_type: spec.backend.as_str().to_owned(),
-        reason: None,
-    };
-    let text = format!("{} shuts down.", spec.name);
-    let sent = match Draft::frame(FrameType::ShutdownApproved, text, &answer) {
-        Ok(draft) => mailbox.post(&AgentName::team_lead(), draft.waking(Wake::Queue), Sender::Trusted).await,
-        Err(error) => return tracing::error!(%error, "the answer could not be encoded"),
-    };
-    if let Err(error) = sent {
-        // The leader's ladder sees the exit all the same.
-        tracing::warn!(%error, "the answer to a shutdown request was not stored");
-    }
 }

@@ -90,6 +90,11 @@ impl FileCache {
         self.lock().forget(path);
     }
 
+    /// Forgets all of them.
+    pub fn clear(&self) {
+        *self.lock() = Entries::default();
+    }
+
     /// All known files, the last used first.
     pub fn recent(&self) -> Vec<PathBuf> {
         let mut paths = self.lock().by_age();

@@ -29,6 +29,8 @@ pub mod run;
 pub mod settings;
 pub mod task;
 pub mod team;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod time;
 pub mod todo;
 pub mod transcript;

@@ -1,7 +1,7 @@
 //! One run of a task: from the queue through its work to its end.
 
 use super::progress::Words;
-use super::{Background, Door, Entry, Outcome, TaskControl, TaskEnd, Waiting};
+use super::{Background, Door, Entry, Outcome, Remains, TaskControl, TaskEnd, Waiting};
 use crate::agent::context::spawn_in;
 use crate::agent::core::AgentCore;
 use crate::agent::limits::Slot;
@@ -11,8 +11,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long work may take to end after it was stopped, before it is cut off.
-const STOP_GRACE: Duration = Duration::from_secs(15);
+/// How long work that was cut off may take to be gone: code that never waits cannot be cut off at all.
+const CUT_DEADLINE: Duration = Duration::from_secs(5);
 
 impl Background {
     /// Runs it in a task of its own, which nobody but the registry ends.
@@ -76,6 +76,8 @@ impl Background {
         F: FnOnce(TaskControl) -> W + Send + 'static,
         W: Future<Output = TaskEnd> + Send + 'static,
     {
+        let remains = Remains::default();
+        let grace = self.0.parts.stop_grace;
         let control = {
             let record = entry.record();
             TaskControl {
@@ -84,6 +86,7 @@ impl Background {
                 cancel: entry.cancel.clone(),
                 slot,
                 door,
+                remains: remains.clone(),
                 output_file: entry.output_file.clone(),
                 started,
             }
@@ -91,10 +94,11 @@ impl Background {
         let mut working = spawn_in(&entry.launcher, work(control));
         let overdue = async {
             entry.cancel.cancelled().await;
-            tokio::time::sleep(STOP_GRACE).await;
+            tokio::time::sleep(grace).await;
         };
         tokio::pin!(overdue);
-        let end = loop {
+        let mut is_gone = true;
+        let mut end = loop {
             tokio::select! {
                 biased;
                 Some(text) = words.recv() => self.append(entry, &text).await,
@@ -103,15 +107,19 @@ impl Background {
                 }),
                 () = &mut overdue => {
                     working.abort();
+                    is_gone = tokio::time::timeout(CUT_DEADLINE, &mut working).await.is_ok();
                     let mut end = TaskEnd::new(Outcome::Cancelled);
                     end.error = Some(format!(
                         "it did not end within {} s of being stopped and was cut off",
-                        STOP_GRACE.as_secs()
+                        grace.as_secs()
                     ));
                     break end;
                 }
             }
         };
+        if is_gone {
+            end.worktree = remains.gone().await;
+        }
         // The output is whole before anybody hears of the end.
         while let Ok(text) = words.try_recv() {
             self.append(entry, &text).await;

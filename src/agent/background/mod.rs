@@ -12,6 +12,7 @@ mod end;
 mod find;
 pub mod progress;
 mod reconcile;
+mod remains;
 pub mod shells;
 mod stop;
 pub mod tools;
@@ -19,6 +20,7 @@ pub mod tools;
 pub use door::{Door, Inside};
 pub use end::{Outcome, TaskEnd, Worktree};
 pub use find::TaskView;
+pub use remains::Remains;
 
 use super::context::AgentContext;
 use super::core::AgentCore;
@@ -38,12 +40,14 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Finished tasks that stay in memory (spec §24); the others are read from disk.
 const KEPT_FINISHED: usize = 100;
+/// How long work may take to end after it was stopped, before it is cut off.
+pub const STOP_GRACE: Duration = Duration::from_secs(15);
 
 /// What is started in the background.
 pub struct Launch {
@@ -88,6 +92,8 @@ pub struct TaskControl {
     pub slot: Option<Slot>,
     /// An agent's door for mail; it is closed before the agent ends.
     pub door: Option<Arc<Door>>,
+    /// What of it goes on when the work itself is over or was cut off.
+    pub remains: Remains,
     /// The file that holds its output.
     pub output_file: PathBuf,
     /// When it was begun.
@@ -125,6 +131,8 @@ pub struct Parts {
     pub progress: Arc<Progress>,
     /// Brings notifications.
     pub post: Arc<dyn PostOffice>,
+    /// How long work may take to end after it was stopped, before it is cut off.
+    pub stop_grace: Duration,
     /// False when the settings turn background work off.
     pub allowed: bool,
     /// Whether agents run in the background when neither call nor definition says so.

@@ -55,6 +55,12 @@ impl ForkPoint {
         Opened(self)
     }
 
+    /// Forgets the conversation and what was measured of it.
+    pub fn clear(&self) {
+        *lock(&self.now) = None;
+        *lock(&self.running) = Running::default();
+    }
+
     /// The conversation, while calls run.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
         lock(&self.now).clone()

@@ -1,7 +1,8 @@
 //! A subagent in the background: launched, not waited for; its end is told by mail.
 
-use super::{Beside, Kept, Prepared, SubagentRequest, in_worktree, leave, make, prepare, state};
-use crate::agent::background::{self, Launch, Launched, Outcome, TaskControl, TaskEnd};
+use super::leave::{Joined, Office};
+use super::{Beside, Prepared, SubagentRequest, in_worktree, make, prepare, state};
+use crate::agent::background::{Launch, Launched, Outcome, TaskControl, TaskEnd};
 use crate::agent::events::AgentEvent;
 use crate::agent::first::first_message;
 use crate::agent::life::live;
@@ -66,36 +67,45 @@ pub(in crate::agent) enum First {
 
 /// The run itself.
 async fn work(prepared: Prepared, first: First, control: TaskControl) -> TaskEnd {
-    let TaskControl { cancel, slot, door, .. } = control;
+    let TaskControl { cancel, slot, door, remains, .. } = control;
     let Some(door) = door else { return TaskEnd::failed("it was launched as something else") };
     let (parent, description) = (Arc::clone(&prepared.parent), prepared.meta.description.clone());
+    // What it leaves, a worktree that stays too, is the registry's to wait for and to tell.
+    let office = Office::of(&prepared, Joined::Registry(remains));
     let worktree = prepared.worktree.clone();
-    let mut built = match make(prepared, slot).await {
-        Ok(built) => built,
-        Err(why) => return TaskEnd::failed(format!("It could not be started: {why}")),
+    let mut agent = match make(prepared, slot).await {
+        Ok(built) => built.agent,
+        Err(why) => {
+            office.end(TaskState::Failed).await;
+            return TaskEnd::failed(format!("It could not be started: {why}"));
+        }
     };
-    let context = Arc::clone(&built.agent.core().context);
+    office.built(&agent);
+    let context = Arc::clone(&agent.core().context);
     let started = AgentEvent::ChildStarted(context, description);
     parent.runtime.observer.event(&parent.context, &started);
     let input = match first {
         First::Prompt(prompt) => {
             let prompt = in_worktree(&prompt, worktree.as_ref().map(WorktreeLease::tree));
-            TurnInput::Prompt(first_message(&built.agent, &prompt).await)
+            Ok(TurnInput::Prompt(first_message(&agent, &prompt).await))
         }
-        First::Mail => TurnInput::Mail,
-        First::Directive(directive) => match built.agent.begin_fork(directive).await {
-            Ok(()) => TurnInput::Continue,
-            Err(error) => return TaskEnd::failed(format!("It could not be started: {error}")),
-        },
+        First::Mail => Ok(TurnInput::Mail),
+        First::Directive(directive) => agent.begin_fork(directive).await.map(|()| TurnInput::Continue),
     };
-    let end = live(&mut built.agent, input, &door, &cancel).await;
-    let kept = leave(&built, &end, worktree).await;
-    let place = kept.map(|Kept { tree, .. }| background::Worktree {
-        path: tree.path.display().to_string(),
-        branch: tree.branch,
-    });
-    let receipt = built.agent.receipt().and_then(|receipt| serde_json::to_value(receipt).ok());
-    TaskEnd { worktree: place, receipt, ..task_end(&end) }
+    drop(worktree);
+    let input = match input {
+        Ok(input) => input,
+        Err(error) => {
+            drop(agent);
+            office.end(TaskState::Failed).await;
+            return TaskEnd::failed(format!("It could not be started: {error}"));
+        }
+    };
+    let end = live(&mut agent, input, &door, &cancel).await;
+    let receipt = agent.receipt().and_then(|receipt| serde_json::to_value(receipt).ok());
+    drop(agent);
+    office.end(state(&end)).await;
+    TaskEnd { receipt, ..task_end(&end) }
 }
 
 /// What is told of it.

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Set when the program has started over: the run it is for.
 const RUN_MARK: &str = "FESTOON_WORKER_RUN";
@@ -115,7 +116,8 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
     let view = View::of_teammate(&spec, printing.lines());
     let cancel = CancellationToken::new();
     let (interrupt, interrupted) = watch::channel(0_u64);
-    let control = RunnerControl { cancel: cancel.clone(), interrupt: interrupted };
+    let control =
+        RunnerControl { cancel: cancel.clone(), interrupt: interrupted, leaving: TaskTracker::new() };
     let mut signals = signals::listen()?;
     let life = compose::worker(&setup, spec, vec![Arc::new(view)], control);
     tokio::pin!(life);

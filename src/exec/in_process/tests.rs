@@ -1,5 +1,5 @@
 use super::*;
-use crate::exec::testing::spec;
+use crate::wire::testing::worker_spec as spec;
 use std::future::{pending, ready};
 use std::sync::Mutex;
 use tokio::sync::oneshot;

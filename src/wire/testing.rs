@@ -1,4 +1,4 @@
-//! What the tests of this layer share.
+//! What the tests of several layers share.
 
 use crate::wire::definition::{AgentDefinition, ToolChoice};
 use crate::wire::ids::{AgentId, AgentName, RunId, SessionId, TeamName};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A spec of run `run-1` that stands in `cwd`.
-pub(crate) fn spec(name: &str, team: &str, cwd: &Path) -> WorkerSpec {
+pub(crate) fn worker_spec(name: &str, team: &str, cwd: &Path) -> WorkerSpec {
     let (name, team) = (AgentName::new(name).expect("slug"), TeamName::new(team).expect("slug"));
     WorkerSpec {
         version: WORKER_SPEC_VERSION,
