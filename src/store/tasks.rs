@@ -1,16 +1,16 @@
 //! The task list of a team: `tasks/<id>.json`.
 //!
 //! Owns these files and the rules that hold between them: edges stand on both ends and form no
-//! cycle, a claim succeeds for one, a number is never given twice. Every change is made under one lock.
-//! Never decides who may change what, and tells nobody.
+//! cycle, a claim succeeds for one, a number is never given twice. Every change is made under one lock,
+//! for which nothing here waits: `None` means that it is held, nothing was changed, and the caller comes
+//! again. Never decides who may change what, and tells nobody.
 
 use super::atomic;
 use super::clock;
 use super::error::StoreError;
-use super::lock;
+use super::lock::{self, Missing, Patience};
 use super::paths::TeamPaths;
 use crate::wire::ids::AgentName;
-use crate::wire::limits::LOCK_DEADLINE;
 use crate::wire::open::Open;
 use crate::wire::settings::Durability;
 use crate::wire::task::{Task, TaskId, TaskStatus};
@@ -108,7 +108,7 @@ type Entry = Open<Task>;
 type All = BTreeMap<TaskId, Entry>;
 
 /// Makes a task.
-pub fn create(team: &TeamPaths, new: NewTask, by: &AgentName) -> Result<Task, TaskError> {
+pub fn create(team: &TeamPaths, new: NewTask, by: &AgentName) -> Result<Option<Task>, TaskError> {
     locked(team, |all| {
         let id = next_id(team, all)?;
         let now = clock::now();
@@ -155,15 +155,34 @@ pub fn open_blockers(tasks: &[Task], task: &Task) -> Vec<TaskId> {
     task.blocked_by.iter().filter(waits).copied().collect()
 }
 
-/// Changes a task, for `who`. Whether they may is the caller's to know.
+/// A change that was made.
+#[derive(Debug)]
+pub struct Updated {
+    /// The task before.
+    pub before: Task,
+    /// The task now.
+    pub task: Task,
+    /// What it waits for now.
+    pub blockers: Vec<TaskId>,
+}
+
+/// Changes a task, for `who`, unless `may` says why not of the task as it is.
 ///
 /// Putting it in progress is a claim: for the owner named in the change, else for `who`.
 ///
 /// # Errors
 /// The reason why a claim fails, an edge that closes a circle, a number that does not exist. Nothing is
 /// changed then.
-pub fn update(team: &TeamPaths, id: TaskId, change: Change, who: &AgentName) -> Result<Task, TaskError> {
+pub fn update(
+    team: &TeamPaths,
+    id: TaskId,
+    change: Change,
+    who: &AgentName,
+    may: impl Fn(&Task) -> Result<(), TaskError>,
+) -> Result<Option<Updated>, TaskError> {
     locked(team, |all| {
+        let before = found(all, id)?;
+        may(&before)?;
         let mut touched = BTreeSet::from([id]);
         for after in &change.add_blocks {
             link(all, &mut touched, id, *after)?;
@@ -201,13 +220,20 @@ pub fn update(team: &TeamPaths, id: TaskId, change: Change, who: &AgentName) -> 
         task.metadata = change.metadata.or(task.metadata.take());
         task.updated_at = clock::now();
         store(team, all, &touched)?;
-        found(all, id)
+        let task = found(all, id)?;
+        let blockers = waits_for(all, &task);
+        Ok(Updated { before, task, blockers })
     })
 }
 
-/// Takes a task out of the list and out of the edges of the others.
-pub fn delete(team: &TeamPaths, id: TaskId) -> Result<Task, TaskError> {
+/// Takes a task out of the list and out of the edges of the others, unless `may` says why not.
+pub fn delete(
+    team: &TeamPaths,
+    id: TaskId,
+    may: impl Fn(&Task) -> Result<(), TaskError>,
+) -> Result<Option<Task>, TaskError> {
     locked(team, |all| {
+        may(&found(all, id)?)?;
         let gone = all.remove(&id).ok_or(TaskError::NotFound(id))?.known;
         let mut touched = BTreeSet::new();
         for (other, task) in all.iter_mut() {
@@ -226,11 +252,30 @@ pub fn delete(team: &TeamPaths, id: TaskId) -> Result<Task, TaskError> {
     })
 }
 
+/// The task that somebody works on by the list, if any: a claim gives one at a time.
+pub fn in_progress_of(team: &TeamPaths, owner: &AgentName) -> Result<Option<TaskId>, StoreError> {
+    let (name, status) = (owner.as_str().as_bytes(), TaskStatus::InProgress.as_str().as_bytes());
+    let holds = |bytes: &[u8], word: &[u8]| bytes.windows(word.len()).any(|at| at == word);
+    for id in numbers(team)? {
+        // Most tasks are not read as JSON; what cannot be read is shown by whoever lists the tasks.
+        let Ok(bytes) = std::fs::read(team.task(id)) else { continue };
+        if holds(&bytes, name)
+            && holds(&bytes, status)
+            && let Ok(task) = serde_json::from_slice::<Task>(&bytes)
+            && task.status == TaskStatus::InProgress
+            && task.owner.as_ref() == Some(owner)
+        {
+            return Ok(Some(task.id));
+        }
+    }
+    Ok(None)
+}
+
 /// Frees what a dead owner had not completed; `note` says why. Returns the tasks.
-pub fn release(team: &TeamPaths, owner: &AgentName, note: &str) -> Result<Vec<Task>, TaskError> {
+pub fn release(team: &TeamPaths, owner: &AgentName, note: &str) -> Result<Option<Vec<Task>>, TaskError> {
     let has_some = list(team)?.0.iter().any(|t| is_open_of(t, owner));
     if !has_some {
-        return Ok(Vec::new());
+        return Ok(Some(Vec::new()));
     }
     locked(team, |all| {
         let theirs: BTreeSet<TaskId> = all.values().filter(|t| is_open_of(t, owner)).map(|t| t.id).collect();
@@ -254,26 +299,31 @@ fn is_open_of(task: &Task, owner: &AgentName) -> bool {
 fn locked<T>(
     team: &TeamPaths,
     change: impl FnOnce(&mut All) -> Result<T, TaskError>,
-) -> Result<T, TaskError> {
+) -> Result<Option<T>, TaskError> {
     team.check(&team.tasks_dir())?;
-    let changed = lock::with_lock(&team.tasks_lock(), LOCK_DEADLINE, || {
+    let changed = lock::with_locked_file(&team.tasks_lock(), Missing::Make, Patience::Once, |_| {
         let (mut all, _) = read_all(team)?;
         Ok(change(&mut all))
     });
-    changed?
+    changed?.transpose()
+}
+
+/// The numbers of all files.
+fn numbers(team: &TeamPaths) -> Result<Vec<TaskId>, StoreError> {
+    let dir = team.tasks_dir();
+    team.check(&dir)?;
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(StoreError::io("list", &dir, e)),
+    };
+    let names = entries.flatten().filter_map(|e| e.file_name().into_string().ok());
+    Ok(names.filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect())
 }
 
 fn read_all(team: &TeamPaths) -> Result<(All, Vec<StoreError>), StoreError> {
-    let dir = team.tasks_dir();
-    team.check(&dir)?;
     let (mut all, mut troubles) = (All::new(), Vec::new());
-    let entries = match std::fs::read_dir(&dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok((all, troubles)),
-        Err(e) => return Err(StoreError::io("list", &dir, e)),
-    };
-    for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {
-        let Some(id) = name.strip_suffix(".json").and_then(|n| n.parse::<TaskId>().ok()) else { continue };
+    for id in numbers(team)? {
         match atomic::read_json::<Entry>(&team.task(id)) {
             Ok(Some(task)) if task.id == id => drop(all.insert(id, task)),
             Ok(Some(_)) => troubles.push(StoreError::invalid(&team.task(id), "it holds another number")),
@@ -380,6 +430,11 @@ fn reaches(all: &All, from: TaskId, to: TaskId) -> bool {
     false
 }
 
+fn waits_for(all: &All, task: &Task) -> Vec<TaskId> {
+    let is_open = |id: &TaskId| all.get(id).is_some_and(|t| t.status != TaskStatus::Completed);
+    task.blocked_by.iter().copied().filter(is_open).collect()
+}
+
 fn claimable(all: &All, id: TaskId, who: &AgentName) -> Result<(), TaskError> {
     let task = found(all, id)?;
     if task.status == TaskStatus::Completed {
@@ -388,8 +443,7 @@ fn claimable(all: &All, id: TaskId, who: &AgentName) -> Result<(), TaskError> {
     if let Some(owner) = task.owner.as_ref().filter(|owner| *owner != who) {
         return Err(TaskError::Taken { id, owner: owner.clone() });
     }
-    let is_open = |id: &TaskId| all.get(id).is_some_and(|t| t.status != TaskStatus::Completed);
-    let by: Vec<TaskId> = task.blocked_by.iter().copied().filter(is_open).collect();
+    let by = waits_for(all, &task);
     if !by.is_empty() {
         return Err(TaskError::Blocked { id, by });
     }

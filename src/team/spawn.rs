@@ -3,6 +3,7 @@
 use super::context::Team;
 use crate::agent::core::AgentCore;
 use crate::agent::definitions::GENERAL_PURPOSE;
+use crate::agent::worktree::Worktree;
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{clock, slug, trust};
 use crate::wire::definition::{AgentDefinition, Isolation};
@@ -155,28 +156,21 @@ pub fn resolve(
     Ok(Resolved { spec, member, notes: narrowed.notes })
 }
 
-impl Resolved {
-    /// Gives it a worktree of its own, when the request or its definition asks for one.
-    pub async fn isolate(&mut self, request: &TeammateRequest) -> Result<(), String> {
-        let Some(Isolation::Worktree) = request.isolation.or(self.spec.definition.isolation) else {
-            return Ok(());
-        };
-        let nursery = &request.parent.runtime.nursery;
-        let made = nursery.create(&self.spec.cwd, &self.spec.agent_id).await.map_err(|e| format!("{e}."))?;
-        let (tree, notices) = made;
-        // What is trusted is the leader's project; another repository inside it has its own answer.
-        let same = trust::root_of(&tree.origin).ok() == trust::root_of(&self.spec.project_root).ok();
-        self.spec.trusted &= same;
-        self.notes.extend(notices);
-        self.member.cwd = tree.cwd.display().to_string();
-        self.member.worktree_path = Some(tree.path.display().to_string());
-        self.spec.prompt = format!("{}\n\n{}", tree.notice(), self.spec.prompt);
-        self.spec.cwd = tree.cwd;
-        self.spec.project_root.clone_from(&tree.path);
-        self.spec.additional_directories.clear();
-        self.spec.worktree = Some(tree.path);
-        Ok(())
-    }
+/// Where it works: what the request says, else its definition.
+pub fn isolation(request: &TeammateRequest, spec: &WorkerSpec) -> Option<Isolation> {
+    request.isolation.or(spec.definition.isolation)
+}
+
+/// Puts it into a worktree of its own.
+pub fn stand_in(spec: &mut WorkerSpec, tree: &Worktree) {
+    // What is trusted is the leader's project; another repository inside it has its own answer.
+    let same = trust::root_of(&tree.origin).ok() == trust::root_of(&spec.project_root).ok();
+    spec.trusted &= same;
+    spec.prompt = format!("{}\n\n{}", tree.notice(), spec.prompt);
+    spec.cwd.clone_from(&tree.cwd);
+    spec.project_root.clone_from(&tree.path);
+    spec.additional_directories.clear();
+    spec.worktree = Some(tree.path.clone());
 }
 
 fn definition(request: &TeammateRequest) -> Result<AgentDefinition, String> {

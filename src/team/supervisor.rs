@@ -1,25 +1,27 @@
 //! The leader's side of every teammate's life: one task owns the members and the roster.
 //!
 //! Everything else sends it messages. The rules are in [`super::lifecycle`]; here their effects are
-//! carried out, slow ones in tasks of their own that report back. The roster is written here alone.
+//! carried out, slow ones (executors, timers, all that `git` does) in tasks of their own that report back,
+//! so that no member waits for another's. The roster is written here alone.
 
 mod effects;
 mod member_task;
 mod naming;
 mod offers;
+mod place;
 mod reconcile;
 mod start;
 
 use super::context::Team;
 use super::executor::{ExitReport, TeammateHandle};
-use super::lifecycle::{Event, Insistence, Ladder, Lifecycle, Stop, Verdict};
+use super::lifecycle::{Effect, Event, Insistence, Ladder, Lifecycle, Stop, Verdict};
 use super::registry::BackendRegistry;
 use super::spawn::{SpawnDefaults, TeammateRequest};
 use super::wake::Topic;
 use crate::agent::background::{Background, Registration};
 use crate::agent::context::{AgentContext, spawn_in};
 use crate::agent::limits::Started;
-use crate::agent::worktree::Nursery;
+use crate::agent::worktree::{Nursery, WorktreeLease};
 use crate::store::{clock, run};
 use crate::wire::event::EventKind;
 use crate::wire::frame::ShutdownRequest;
@@ -58,6 +60,7 @@ pub enum StopOutcome {
 
 enum Order {
     Spawn(TeammateRequest, oneshot::Sender<Result<Spawned, String>>),
+    Isolated { name: AgentName, run_id: RunId, outcome: Result<(WorktreeLease, Vec<String>), String> },
     Spawned { name: AgentName, run_id: RunId, outcome: Result<Arc<dyn TeammateHandle>, String> },
     Stop { name: AgentName, stop: Stop, leaves: bool, done: Option<oneshot::Sender<StopOutcome>> },
     Name(NewName, oneshot::Sender<Named>),
@@ -70,6 +73,7 @@ enum Order {
     Look(oneshot::Sender<()>),
     Exited { name: AgentName, run_id: RunId, report: ExitReport },
     Timer { name: AgentName, run_id: RunId, epoch: u64 },
+    Settled { name: AgentName, run_id: RunId, place: Option<String>, effects: Vec<Effect> },
 }
 
 /// A handle on the supervisor.
@@ -225,6 +229,12 @@ struct Charge {
     offers: Offered,
     /// Its place in the list of background tasks, as long as it lives.
     task: Option<Registration>,
+    /// Its worktree, from when it is made here.
+    lease: Option<WorktreeLease>,
+    /// Whether its worktree is being made: it has no process yet that could be ended.
+    isolating: bool,
+    /// Whether it is over, and its worktree is looked at before that is written.
+    settling: bool,
     /// What became of its worktree, for the reason of its end.
     place: Option<String>,
 }
@@ -247,12 +257,20 @@ impl Charge {
             unanswered: None,
             offers: Offered::default(),
             task: None,
+            lease: None,
+            isolating: false,
+            settling: false,
             place: None,
         }
     }
 }
 
 impl Charge {
+    /// Whether its end is not written yet.
+    fn is_there(&self) -> bool {
+        !self.life.is_over() || self.settling
+    }
+
     /// Why it ended: the lifecycle does not see requests that came from elsewhere.
     fn reason(&self, verdict: Verdict, reason: String) -> String {
         let reason = if self.agreed_elsewhere && verdict == Verdict::Stopped {
@@ -294,6 +312,7 @@ impl Work {
     async fn obey(&mut self, order: Order) {
         match order {
             Order::Spawn(request, done) => self.spawn(request, done).await,
+            Order::Isolated { name, run_id, outcome } => self.isolated(&name, &run_id, outcome).await,
             Order::Spawned { name, run_id, outcome } => self.spawned(&name, &run_id, outcome).await,
             Order::Stop { name, stop, leaves, done } => self.stop(&name, stop, leaves, done).await,
             Order::Name(new, done) => {
@@ -310,7 +329,7 @@ impl Work {
                 let _ = done.send(self.unsaid.clone());
             }
             Order::Living(done) => {
-                let living = self.members.iter().filter(|(_, c)| !c.life.is_over()).map(|(n, _)| n.clone());
+                let living = self.members.iter().filter(|(_, c)| c.is_there()).map(|(n, _)| n.clone());
                 // The asker may be gone.
                 let _ = done.send(living.collect());
             }
@@ -344,6 +363,11 @@ impl Work {
                     self.step(&name, Event::Timer { epoch }).await;
                 }
             }
+            Order::Settled { name, run_id, place, effects } => {
+                if self.is_current(&name, &run_id) {
+                    self.settled(&name, place, effects).await;
+                }
+            }
         }
     }
 
@@ -358,7 +382,7 @@ impl Work {
         leaves: bool,
         done: Option<oneshot::Sender<StopOutcome>>,
     ) {
-        let Some(charge) = self.members.get_mut(name).filter(|c| !c.life.is_over()) else {
+        let Some(charge) = self.members.get_mut(name).filter(|c| c.is_there()) else {
             if let Some(done) = done {
                 let _ = done.send(StopOutcome::NotThere);
             }
@@ -368,9 +392,16 @@ impl Work {
         charge.leaves |= leaves;
         charge.asked = true;
         charge.waiters.extend(done);
+        if charge.settling {
+            return;
+        }
         let fields = json!({ "requestId": stop.request_id, "by": stop.by, "reason": stop.reason });
         let incarnation = charge.spec.incarnation;
         self.parts.team.log(EventKind::Shutdown, name, incarnation, fields).await;
+        if self.members.get(name).is_some_and(|charge| charge.isolating) {
+            self.not_started(name, format!("it was stopped by {} before that", stop.by)).await;
+            return;
+        }
         let again = hurries.then(|| ShutdownRequest {
             request_id: stop.request_id.clone(),
             deadline: clock::in_future(stop.ladder.polite),
@@ -427,8 +458,6 @@ impl Work {
         let Some(charge) = self.members.get_mut(name) else { return };
         let (life, effects) = charge.life.clone().step(event, Instant::now());
         charge.life = life;
-        for effect in effects {
-            self.carry_out(name, effect).await;
-        }
+        self.carry_out_all(name, effects).await;
     }
 }

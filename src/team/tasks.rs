@@ -8,7 +8,8 @@ use super::context::Team;
 use super::mailbox::{FileMailbox, Sender};
 use super::wake::Topic;
 use crate::store::error::StoreError;
-use crate::store::tasks::{self, Change, NewTask, TaskError};
+use crate::store::paths::TeamPaths;
+use crate::store::tasks::{self, Change, NewTask, TaskError, Updated};
 use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, TaskAssignment, TaskCompleted};
 use crate::wire::ids::AgentName;
@@ -22,6 +23,8 @@ use serde_json::json;
 pub struct Changed {
     /// The task as it is now.
     pub task: Task,
+    /// What it waits for.
+    pub blockers: Vec<TaskId>,
     /// What could not be told to whom, a sentence each; the change stands.
     pub untold: Vec<String>,
 }
@@ -52,11 +55,21 @@ impl TaskDesk {
 
     async fn on_disk<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&crate::store::paths::TeamPaths) -> Result<T, TaskError> + Send + 'static,
+        job: impl FnOnce(&TeamPaths) -> Result<T, TaskError> + Send + 'static,
     ) -> Result<T, TaskError> {
         let paths = self.team.paths.clone();
         let dir = paths.tasks_dir();
         self.team.disk.run(&dir, move || Ok(job(&paths))).await?
+    }
+
+    /// Does what takes the lock of the list; while that is held, the store thread does other work.
+    async fn locked<T: Send + 'static>(
+        team: &Team,
+        mut job: impl FnMut(&TeamPaths) -> Result<Option<T>, TaskError> + Send + 'static,
+    ) -> Result<T, TaskError> {
+        let paths = team.paths.clone();
+        let lock = paths.tasks_lock();
+        team.disk.attempt(&lock, move || Ok(job(&paths).transpose())).await?
     }
 
     /// All tasks by number, and what could not be read, a sentence each.
@@ -70,20 +83,27 @@ impl TaskDesk {
         self.on_disk(move |paths| tasks::load(paths, id)?.ok_or(TaskError::NotFound(id))).await
     }
 
+    /// The task it works on by its own word, if any.
+    pub async fn in_progress(&self) -> Result<Option<TaskId>, TaskError> {
+        let me = self.me.clone();
+        self.on_disk(move |paths| Ok(tasks::in_progress_of(paths, &me)?)).await
+    }
+
     /// Makes a task.
     pub async fn create(&self, new: NewTask) -> Result<Task, TaskError> {
         let me = self.me.clone();
-        let task = self.on_disk(move |paths| tasks::create(paths, new, &me)).await?;
+        let task = Self::locked(&self.team, move |paths| tasks::create(paths, new.clone(), &me)).await?;
         self.log("created", &task).await;
         Ok(task)
     }
 
     /// Changes a task. A member changes its own and those that are nobody's.
     pub async fn update(&self, id: TaskId, change: Change) -> Result<Changed, TaskError> {
-        let before = self.get(id).await?;
-        self.may_change(&before)?;
-        let (me, status) = (self.me.clone(), change.status);
-        let task = self.on_disk(move |paths| tasks::update(paths, id, change, &me)).await?;
+        let (desk, status) = (self.clone(), change.status);
+        let update = move |paths: &TeamPaths| {
+            tasks::update(paths, id, change.clone(), &desk.me, |task| desk.may_change(task))
+        };
+        let Updated { before, task, blockers } = Self::locked(&self.team, update).await?;
         let action = match status {
             Some(TaskStatus::InProgress) => "claimed",
             Some(TaskStatus::Completed) => "completed",
@@ -120,13 +140,14 @@ impl TaskDesk {
             let lead = AgentName::team_lead();
             untold.extend(self.tell(&lead, FrameType::TaskCompleted, text, &done, Wake::Queue).await);
         }
-        Ok(Changed { task, untold })
+        Ok(Changed { task, blockers, untold })
     }
 
     /// Takes a task off the list.
     pub async fn delete(&self, id: TaskId) -> Result<Task, TaskError> {
-        self.may_change(&self.get(id).await?)?;
-        let task = self.on_disk(move |paths| tasks::delete(paths, id)).await?;
+        let desk = self.clone();
+        let delete = move |paths: &TeamPaths| tasks::delete(paths, id, |task| desk.may_change(task));
+        let task = Self::locked(&self.team, delete).await?;
         self.log("deleted", &task).await;
         Ok(task)
     }
@@ -169,13 +190,61 @@ impl TaskDesk {
 
 /// Frees what a member that has ended had not completed.
 pub async fn release(team: &Team, owner: &AgentName, incarnation: u32, why: &str) -> Result<(), TaskError> {
-    let (paths, who, note) = (team.paths.clone(), owner.clone(), why.to_owned());
-    let dir = paths.tasks_dir();
-    let freed = team.disk.run(&dir, move || Ok(tasks::release(&paths, &who, &note))).await??;
+    let (who, note) = (owner.clone(), why.to_owned());
+    let freed = TaskDesk::locked(team, move |paths| tasks::release(paths, &who, &note)).await?;
     for task in &freed {
         let fields =
             json!({ "taskId": task.id, "action": "released", "subject": task.subject, "reason": why });
         team.log(EventKind::Task, owner, incarnation, fields).await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::testing::{Bench, PATIENCE};
+    use crate::store::lock;
+    use crate::team::session::{self, TeamTitle};
+    use crate::wire::settings::Durability;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn a_list_that_somebody_holds_keeps_nothing_else_waiting() {
+        let bench = Bench::new("").await;
+        let (paths, disk) = (&bench.runtime.paths, &bench.runtime.disk);
+        let title = TeamTitle::Named { name: "two", description: "" };
+        let session = &bench.main.core().context.session;
+        let team = session::create(paths, disk, title, session, Durability::Process).await.expect("a team");
+        let desk = TaskDesk::new(team.clone(), AgentName::user(), 1);
+        desk.create(NewTask { subject: "first".to_owned(), ..NewTask::default() }).await.expect("makes");
+        let (holds, held) = mpsc::channel();
+        let (let_go, told) = mpsc::channel::<()>();
+        let file = team.paths.tasks_lock();
+        let holder = std::thread::spawn(move || {
+            lock::with_lock(&file, PATIENCE, || {
+                holds.send(()).expect("the test waits");
+                told.recv().expect("the test tells");
+                Ok(())
+            })
+        });
+        held.recv().expect("locked");
+        let second = desk.create(NewTask { subject: "second".to_owned(), ..NewTask::default() });
+        tokio::pin!(second);
+        // Other work of the store is done while the change waits for the lock.
+        let others = async {
+            for _ in 0..20 {
+                assert_eq!(desk.list().await.expect("lists").0.len(), 1);
+            }
+        };
+        tokio::select! {
+            biased;
+            made = &mut second => panic!("made without the lock: {made:?}"),
+            () = others => {}
+        }
+        let_go.send(()).expect("the holder waits");
+        let second = tokio::time::timeout(PATIENCE, second).await.expect("in time").expect("makes");
+        assert_eq!(second.id, TaskId(2));
+        holder.join().expect("ends").expect("locked");
+    }
 }

@@ -40,7 +40,7 @@ use crate::wire::ids::AgentName;
 use crate::wire::mail::{Draft, Wake};
 use crate::wire::permission::PermissionMode;
 use crate::wire::run::{AgentState, RunRecord};
-use crate::wire::task::{Task, TaskId, TaskStatus};
+use crate::wire::task::TaskId;
 use crate::wire::worker::WorkerSpec;
 use futures_util::FutureExt;
 use leave::{Body, Estate, Parting};
@@ -430,9 +430,7 @@ impl Teammate {
         let me = &self.spec.name;
         let desk = TaskDesk::new(self.mailbox.team().clone(), me.clone(), self.spec.incarnation);
         // What cannot be read is shown by whoever lists the tasks.
-        let (tasks, _) = desk.list().await.ok()?;
-        let open = |t: &&Task| t.owner.as_ref() == Some(me) && t.status == TaskStatus::InProgress;
-        tasks.iter().find(open).map(|task| task.id)
+        desk.in_progress().await.ok().flatten()
     }
 
     /// Tells the leader that the turn is over, with its final words.

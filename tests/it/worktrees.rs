@@ -1,6 +1,7 @@
 //! Isolation: subagents, background agents and teammates in git worktrees of their own.
 
 use crate::support::model_server::{ModelServer, Part, call_as, gate, prompt, say};
+use crate::support::wait::until;
 use crate::support::world::World;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -202,7 +203,7 @@ fn a_teammate_works_in_its_worktree_whatever_its_backend() {
         );
         server.always(prompt("ID:lead"), say("Ok."));
         server.on(prompt("ID:anna"), [bash("p", COMMIT).into(), [gate("anna"), say("Committed.")].into()]);
-        server.on(prompt("ID:bo"), [bash("p", "pwd").into(), say("Looked.").into()]);
+        server.on(prompt("ID:bo"), [bash("q", "pwd").into(), say("Looked.").into()]);
         let running = world.festoon([&RUN[..], &["--teammate-mode", mode]].concat()).start();
         server.reached("anna");
         server.reached("lead");
@@ -224,5 +225,78 @@ fn a_teammate_works_in_its_worktree_whatever_its_backend() {
         );
         assert!(!reason(1).contains("worktree"), "{mode}: {}", reason(1));
         assert_eq!(trees(&world), 1, "{mode}");
+    }
+}
+
+/// A `git` first in PATH that stands still at this subcommand as long as the file `hold` is there.
+fn slow_git(world: &mut World, at: &str) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = world.outside().join("bin");
+    std::fs::create_dir_all(&dir).expect("dir");
+    let hold = dir.join("hold");
+    std::fs::write(&hold, "").expect("hold");
+    let real = Command::new("sh").args(["-c", "command -v git"]).output().expect("a shell");
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *' {at} '*) : > {dir}/reached; while [ -e {hold} ]; do sleep 0.02; done;; esac\n\
+         exec {real} \"$@\"\n",
+        dir = dir.display(),
+        hold = hold.display(),
+        real = String::from_utf8_lossy(&real.stdout).trim(),
+    );
+    std::fs::write(dir.join("git"), script).expect("git");
+    std::fs::set_permissions(dir.join("git"), std::fs::Permissions::from_mode(0o755)).expect("mode");
+    let path = format!("{}:{}", dir.display(), world.env["PATH"]);
+    world.env.insert("PATH".to_owned(), path);
+    hold
+}
+
+#[test]
+fn a_git_that_hangs_delays_nobody_but_the_member_it_works_for() {
+    // Where it hangs: while the worktree of `bo` is made, and while it is looked at after its end.
+    for at in ["worktree add", "status --porcelain"] {
+        let server = ModelServer::start();
+        let mut world = repository(&server);
+        let hold = slow_git(&mut world, at);
+        server.on(
+            prompt("ID:lead"),
+            [
+                [
+                    call_as("a", "Agent", json!({ "description": "a", "prompt": "ID:anna", "name": "anna" })),
+                    isolated("b", "ID:bo", json!({ "name": "bo" })),
+                ]
+                .into(),
+                [gate("lead"), say("Both are there.")].into(),
+            ],
+        );
+        server.always(prompt("ID:lead"), say("Ok."));
+        server.on(prompt("ID:anna"), [say("Ready.").into()]);
+        server.on(prompt("ID:bo"), [say("Ready.").into()]);
+        let running = world.festoon(RUN).start();
+        server.wait_for("ID:anna", 1);
+        let reached = hold.with_file_name("reached");
+        let team = || world.team().file_name().expect("a name").to_string_lossy().into_owned();
+        let stop = |name: &str| world.festoon(["team", "stop", &team(), name]);
+        let bo = if at == "worktree add" {
+            None
+        } else {
+            server.reached("lead");
+            Some(stop("bo").start())
+        };
+        until("git stands still", || reached.exists());
+        // In the order of the calls, and with the name taken, before the worktree is there.
+        let names: Vec<Value> = world.members().iter().map(|m| m["agentName"].clone()).collect();
+        assert_eq!(json!(names), json!(["anna", "bo"]), "{at}");
+        stop("anna").run().code(0);
+        assert_eq!(world.members()[0]["ended"]["state"], "stopped", "{at}");
+        assert!(world.members()[1]["ended"].is_null(), "{at}: bo waits for git");
+        std::fs::remove_file(&hold).expect("goes on");
+        if let Some(bo) = bo {
+            bo.wait().code(0);
+        }
+        server.open("lead");
+        running.wait().code(0);
+        assert_eq!(server.of("ID:bo").len(), 1, "{at}");
+        assert_eq!(world.members()[1]["ended"]["state"], "stopped", "{at}");
+        assert_eq!(trees(&world), 0, "{at}");
     }
 }

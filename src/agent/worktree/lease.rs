@@ -30,6 +30,11 @@ impl WorktreeLease {
         &self.0.tree
     }
 
+    /// Its agent lives, and its owner will end the lease: only dropping it means nothing any more.
+    pub fn lives(&self) {
+        self.0.ended.store(true, Ordering::Release);
+    }
+
     /// Its agent has ended: takes it away if nothing in it is new, else says why it stays.
     pub async fn end(&self) -> Ending {
         self.0.ended.store(true, Ordering::Release);

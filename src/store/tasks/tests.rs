@@ -9,8 +9,20 @@ fn new(subject: &str, blocked_by: &[u64]) -> NewTask {
     NewTask { subject: subject.to_owned(), blocked_by, ..NewTask::default() }
 }
 
+/// Comes again as long as the lock is held.
+fn patiently<T>(job: impl Fn() -> Result<Option<T>, TaskError>) -> Result<T, TaskError> {
+    let begun = std::time::Instant::now();
+    loop {
+        if let Some(done) = job()? {
+            return Ok(done);
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "the lock is never free");
+        std::thread::yield_now();
+    }
+}
+
 fn make(team: &Team, subject: &str, blocked_by: &[u64]) -> u64 {
-    create(&team.team, new(subject, blocked_by), &name("team-lead")).expect("makes a task").id.0
+    patiently(|| create(&team.team, new(subject, blocked_by), &name("team-lead"))).expect("makes a task").id.0
 }
 
 fn status(status: TaskStatus) -> Change {
@@ -18,7 +30,8 @@ fn status(status: TaskStatus) -> Change {
 }
 
 fn change(team: &Team, id: u64, change: Change, who: &str) -> Result<Task, String> {
-    update(&team.team, TaskId(id), change, &name(who)).map_err(|e| e.to_string())
+    let updated = patiently(|| update(&team.team, TaskId(id), change.clone(), &name(who), |_| Ok(())));
+    updated.map(|updated| updated.task).map_err(|e| e.to_string())
 }
 
 fn claim(team: &Team, id: u64, who: &str) -> Result<Option<String>, String> {
@@ -37,7 +50,7 @@ fn edges(team: &Team) -> Vec<(u64, Vec<u64>, Vec<u64>)> {
 fn numbers_rise_and_a_deleted_one_is_never_given_again() {
     let team = Team::new();
     assert_eq!((make(&team, "a", &[]), make(&team, "b", &[]), make(&team, "c", &[])), (1, 2, 3));
-    delete(&team.team, TaskId(3)).expect("deletes");
+    delete(&team.team, TaskId(3), |_| Ok(())).expect("deletes").expect("free");
     assert_eq!(make(&team, "d", &[]), 4);
     std::fs::write(team.team.tasks_counter(), "{ not a number").expect("damages");
     std::fs::write(team.team.task(TaskId(5)), "{ not a task").expect("damages");
@@ -131,7 +144,7 @@ fn edges_stand_on_both_ends_and_close_no_circle() {
         assert_eq!(change(&team, id, blocks(to), "bo").map(|t| t.id.0), Err(why.to_owned()));
         assert_eq!(edges(&team), before, "nothing is half done");
     }
-    delete(&team.team, TaskId(3)).expect("deletes");
+    delete(&team.team, TaskId(3), |_| Ok(())).expect("deletes").expect("free");
     assert_eq!(edges(&team), [(1, vec![2], vec![]), (2, vec![], vec![1]), (4, vec![], vec![])]);
 }
 
@@ -157,8 +170,8 @@ fn what_a_dead_owner_left_is_free_again_with_a_note() {
     claim(&team, 2, "bo").expect("claims");
     let assigned = Change { owner: Some(Some(name("bo"))), ..Change::default() };
     change(&team, 3, assigned, "team-lead").expect("assigns");
-    assert!(release(&team.team, &name("anna"), "").expect("nothing to do").is_empty());
-    let freed = release(&team.team, &name("bo"), "bo is lost").expect("frees");
+    assert!(release(&team.team, &name("anna"), "").expect("nothing to do").expect("free").is_empty());
+    let freed = release(&team.team, &name("bo"), "bo is lost").expect("frees").expect("free");
     let seen: Vec<_> = freed.iter().map(|t| (t.id.0, t.status, &t.owner, t.note.as_deref())).collect();
     let free = |id| (id, TaskStatus::Pending, &None, Some("bo is lost"));
     assert_eq!(seen, [free(2), free(3)]);
@@ -177,4 +190,45 @@ fn what_others_noted_in_a_task_survives() {
     std::fs::write(&path, text.replacen('{', "{ \"theirs\": 1e2,", 1)).expect("adds");
     claim(&team, 1, "bo").expect("claims");
     assert!(std::fs::read_to_string(&path).expect("reads").contains("\"theirs\": 1e2"));
+}
+
+#[test]
+fn nobody_waits_for_a_lock_that_is_held_and_nothing_is_changed() {
+    let team = Team::new();
+    let id = make(&team, "a", &[]);
+    claim(&team, id, "anna").expect("claims");
+    let held = lock::with_locked_file(&team.team.tasks_lock(), Missing::Make, Patience::Once, |_| {
+        let begun = std::time::Instant::now();
+        let (team, anna) = (&team.team, name("anna"));
+        assert!(create(team, new("b", &[]), &anna).expect("no error").is_none());
+        let done = status(TaskStatus::Completed);
+        assert!(update(team, TaskId(id), done, &anna, |_| Ok(())).expect("no error").is_none());
+        assert!(delete(team, TaskId(id), |_| Ok(())).expect("no error").is_none());
+        assert!(release(team, &anna, "gone").expect("no error").is_none());
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+        Ok(())
+    });
+    held.expect("locks").expect("was free");
+    let (tasks, _) = list(&team.team).expect("lists");
+    assert_eq!(tasks.iter().map(|t| (t.id.0, t.status)).collect::<Vec<_>>(), [(id, TaskStatus::InProgress)]);
+}
+
+#[test]
+fn the_task_that_somebody_works_on_is_found_among_others() {
+    let team = Team::new();
+    let all: Vec<u64> = ["a", "b", "c"].map(|subject| make(&team, subject, &[])).to_vec();
+    assert_eq!(in_progress_of(&team.team, &name("anna")).expect("looks"), None);
+    claim(&team, all[1], "anna").expect("claims");
+    claim(&team, all[2], "anna-2").expect("claims");
+    // Its name alone, in whatever field, makes it nobody's.
+    change(
+        &team,
+        all[0],
+        Change { subject: Some("anna is in_progress".to_owned()), ..Change::default() },
+        "bo",
+    )
+    .expect("changes");
+    assert_eq!(in_progress_of(&team.team, &name("anna")).expect("looks"), Some(TaskId(all[1])));
+    change(&team, all[1], status(TaskStatus::Completed), "anna").expect("completes");
+    assert_eq!(in_progress_of(&team.team, &name("anna")).expect("looks"), None);
 }

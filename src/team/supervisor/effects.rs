@@ -2,7 +2,6 @@
 
 use super::{Order, StopOutcome, Work};
 use crate::agent::context::spawn_in;
-use crate::agent::worktree::Ending;
 use crate::store::clock;
 use crate::team::ending;
 use crate::team::lifecycle::{Effect, Note, Verdict};
@@ -14,6 +13,18 @@ use crate::wire::team::Ended;
 use std::time::Instant;
 
 impl Work {
+    /// Carries them out in order. Before the end of one that has a worktree is written, that is looked at.
+    pub(super) async fn carry_out_all(&mut self, name: &AgentName, effects: Vec<Effect>) {
+        let mut effects = effects.into_iter();
+        while let Some(effect) = effects.next() {
+            if matches!(effect, Effect::WriteEnded { .. }) && self.has_place(name) {
+                self.settle(name, std::iter::once(effect).chain(effects).collect());
+                return;
+            }
+            self.carry_out(name, effect).await;
+        }
+    }
+
     pub(super) async fn carry_out(&mut self, name: &AgentName, effect: Effect) {
         let Some(charge) = self.members.get_mut(name) else { return };
         let run_id = charge.spec.run_id.clone();
@@ -48,8 +59,6 @@ impl Work {
                 }));
             }
             Effect::WriteEnded { verdict, exit, reason } => {
-                self.settle_worktree(name).await;
-                let Some(charge) = self.members.get(name) else { return };
                 let reason = charge.reason(verdict, reason);
                 self.write_ended(name, verdict, exit, reason).await
             }
@@ -85,24 +94,6 @@ impl Work {
                 let _ = waiter.send(StopOutcome::Over(ended.clone()));
             }
         }
-    }
-
-    /// Takes a member's worktree away when nothing in it is new; else the reason of its end names it.
-    async fn settle_worktree(&mut self, name: &AgentName) {
-        let Some(charge) = self.members.get_mut(name) else { return };
-        let Some(path) = charge.spec.worktree.clone() else { return };
-        let nursery = &self.parts.nursery;
-        charge.place = match nursery.find(&path, &charge.spec.cwd).await {
-            None => Some(format!("its worktree {} is not there any more", path.display())),
-            Some(tree) => match nursery.finish(&tree).await {
-                Ending::Removed => None,
-                Ending::Kept(why) => Some(format!(
-                    "its worktree {} (branch {}) is kept: {why}",
-                    tree.path.display(),
-                    tree.branch
-                )),
-            },
-        };
     }
 
     /// Writes a verdict; a failure is kept for the end of the run.

@@ -1,7 +1,9 @@
 //! Taking over a team whose leader has died: adopt what lives, restart what ran inside the dead
 //! process, and mark the rest as lost, with the reason (spec §18).
 
+use super::place::found_and_ended;
 use super::{Charge, Work};
+use crate::agent::context::spawn_in;
 use crate::os::process;
 use crate::store::{run, spec};
 use crate::team::ending::{self, verdict_on_absent};
@@ -14,6 +16,7 @@ use crate::wire::run::RunRecord;
 use crate::wire::team::{BackendType, Ended, Member};
 use crate::wire::worker::{WORKER_SPEC_VERSION, WorkerSpec};
 use serde_json::json;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -33,9 +36,14 @@ impl Work {
         // Whoever asked from inside the dead process waits no more; it asks again when it gets there.
         let mut silent = vec![AgentName::team_lead()];
         let mut sentences = Vec::new();
+        let mut left = Vec::new();
         for member in members {
             let (sentence, asks_on) = self.take_over_one(&member).await;
             sentences.push(sentence);
+            let is_gone = !self.members.get(&member.agent_name).is_some_and(Charge::is_there);
+            if let Some(path) = member.worktree_path.filter(|_| is_gone && !asks_on) {
+                left.push((sentences.len() - 1, PathBuf::from(path), PathBuf::from(member.cwd)));
+            }
             if !asks_on {
                 silent.push(member.agent_name);
             }
@@ -46,8 +54,18 @@ impl Work {
                 sentences.push(error.to_string());
             }
         }
-        // The asker of this may have been interrupted.
-        let _ = done.send(sentences);
+        let nursery = self.parts.nursery.clone();
+        // The worktrees of those that are gone, while the others go on.
+        drop(spawn_in(&self.parts.lead, async move {
+            for (at, path, cwd) in left {
+                if let Some(place) = found_and_ended(&nursery, &path, &cwd).await {
+                    sentences[at].push_str("; ");
+                    sentences[at].push_str(&place);
+                }
+            }
+            // The asker of this may have been interrupted.
+            let _ = done.send(sentences);
+        }));
     }
 
     /// What became of a member, and whether its open asks still have somebody who waits.

@@ -8,8 +8,9 @@ use crate::store::{members, run, spec};
 use crate::team::context::Team;
 use crate::team::executor::{Launch, TeammateHandle};
 use crate::team::lifecycle::{Event, Lifecycle};
-use crate::team::spawn::{Resolved, TeammateRequest, resolve};
+use crate::team::spawn::{Resolved, TeammateRequest, isolation, resolve};
 use crate::team::wake::Topic;
+use crate::wire::definition::Isolation;
 use crate::wire::event::EventKind;
 use crate::wire::ids::{AgentName, RunId};
 use crate::wire::limits::READY_DEADLINE;
@@ -29,14 +30,20 @@ impl Work {
         done: oneshot::Sender<Result<Spawned, String>>,
     ) {
         match self.prepare(&request).await {
-            Ok((spec, spec_file, notes, counted)) => {
+            Ok((spec, notes, counted)) => {
                 let life = Lifecycle::starting(Instant::now());
-                let mut charge = Charge::new(spec.clone(), life, None);
+                let name = spec.name.clone();
+                let isolation = isolation(&request, &spec);
+                let mut charge = Charge::new(spec, life, None);
                 charge.spawner = Some(done);
                 charge.notes = notes;
                 charge.counted = Some(counted);
-                self.members.insert(spec.name.clone(), charge);
-                self.launch(spec, spec_file).await;
+                charge.isolating = isolation.is_some();
+                self.members.insert(name.clone(), charge);
+                match isolation {
+                    Some(Isolation::Worktree) => self.isolate(&name),
+                    None => self.begin(&name).await,
+                }
             }
             Err(why) => {
                 let _ = done.send(Err(why));
@@ -67,22 +74,21 @@ impl Work {
         }));
     }
 
-    /// Writes everything a worker needs before it is started. Whatever fails takes back what was done.
+    /// Takes the name, with key, inbox and a row in the order of the calls. Whatever fails takes back what
+    /// was done.
     async fn prepare(
         &mut self,
         request: &TeammateRequest,
-    ) -> Result<(WorkerSpec, PathBuf, Vec<String>, Started), String> {
+    ) -> Result<(WorkerSpec, Vec<String>, Started), String> {
         let counted = count_child(&request.parent).await?;
-        let (spec, file, notes) = self.write(request).await?;
-        Ok((spec, file, notes, counted))
+        let (spec, notes) = self.join(request).await?;
+        Ok((spec, notes, counted))
     }
 
-    async fn write(&self, request: &TeammateRequest) -> Result<(WorkerSpec, PathBuf, Vec<String>), String> {
+    async fn join(&self, request: &TeammateRequest) -> Result<(WorkerSpec, Vec<String>), String> {
         let team = &self.parts.team;
         let roster = team.roster().await.map_err(|e| e.to_string())?;
-        let mut resolved = resolve(team, &roster, request, &self.parts.defaults)?;
-        resolved.isolate(request).await?;
-        let Resolved { spec, member, notes } = resolved;
+        let Resolved { spec, member, notes } = resolve(team, &roster, request, &self.parts.defaults)?;
         let (paths, keys, inbox) = (team.paths.clone(), team.keys.clone(), team.inbox(&spec.name));
         let written = spec.clone();
         let row = member.clone();
@@ -97,23 +103,57 @@ impl Work {
                         .retain(|m| m.agent_name != row.agent_name || m.incarnation != row.incarnation);
                     team.members.push(row.clone().into());
                     Ok(())
-                })?;
-                spec::write_spec(&paths, &written)
+                })
             })
             .await;
         match made {
-            Ok(spec_file) => Ok((spec, spec_file, notes)),
+            Ok(()) => Ok((spec, notes)),
             Err(error) => {
                 self.take_back(&member).await;
-                if let Some(path) = &spec.worktree
-                    && let Some(tree) = self.parts.nursery.find(path, &spec.cwd).await
-                {
-                    // Nobody has been in it.
-                    self.parts.nursery.finish(&tree).await;
-                }
                 Err(error.to_string())
             }
         }
+    }
+
+    /// Writes what its worker reads, and starts it.
+    pub(super) async fn begin(&mut self, name: &AgentName) {
+        let Some(charge) = self.members.get(name) else { return };
+        let spec = charge.spec.clone();
+        let (paths, written) = (self.parts.team.paths.clone(), spec.clone());
+        let file = paths.specs_dir();
+        let made = self.parts.team.disk.run(&file, move || {
+            if let Some(worktree) = &written.worktree {
+                Roster::update(&paths, |team| {
+                    let is_it =
+                        |m: &Member| m.agent_name == written.name && m.incarnation == written.incarnation;
+                    if let Some(row) = team.members.iter_mut().find(|m| is_it(&m.known)) {
+                        row.cwd = written.cwd.display().to_string();
+                        row.worktree_path = Some(worktree.display().to_string());
+                    }
+                    Ok(())
+                })?;
+            }
+            spec::write_spec(&paths, &written)
+        });
+        match made.await {
+            Ok(spec_file) => self.launch(spec, spec_file).await,
+            Err(error) => self.not_started(name, error.to_string()).await,
+        }
+    }
+
+    /// It did not come to be: its spawner is told, and what was made for it goes.
+    pub(super) async fn not_started(&mut self, name: &AgentName, why: String) {
+        let Some(charge) = self.members.get_mut(name) else { return };
+        charge.isolating = false;
+        if let Some(spawner) = charge.spawner.take() {
+            // The caller may have been interrupted.
+            let _ = spawner.send(Err(format!("{name} was not started: {why}")));
+        }
+        charge.counted = None;
+        if charge.is_new {
+            charge.listed = false;
+        }
+        self.step(name, Event::SpawnFailed { why }).await;
     }
 
     /// Removes every trace of a member that did not come to be.
@@ -151,6 +191,9 @@ impl Work {
             Ok(handle) => {
                 let record = handle.record();
                 charge.handle = Some(Arc::clone(&handle));
+                if let Some(lease) = &charge.lease {
+                    lease.lives();
+                }
                 if let Some(counted) = charge.counted.take() {
                     counted.stays();
                 }
@@ -165,16 +208,7 @@ impl Work {
                 self.step(name, Event::SpawnSucceeded).await;
                 self.look_at_runs().await;
             }
-            Err(why) => {
-                if let Some(spawner) = charge.spawner.take() {
-                    let _ = spawner.send(Err(format!("{name} was not started: {why}")));
-                }
-                charge.counted = None;
-                if charge.is_new {
-                    charge.listed = false;
-                }
-                self.step(name, Event::SpawnFailed { why }).await;
-            }
+            Err(why) => self.not_started(name, why).await,
         }
     }
 

@@ -137,7 +137,7 @@ impl TaskTool {
     async fn get(&self, id: TaskId) -> Result<String, String> {
         let (tasks, _) = self.desk.list().await.map_err(|e| say(&e))?;
         let task = tasks.iter().find(|t| t.id == id).ok_or_else(|| say(&TaskError::NotFound(id)))?;
-        let mut text = line(&tasks, task);
+        let mut text = line(task, &open_blockers(&tasks, task));
         for (name, ids) in [("waits for", &task.blocked_by), ("is waited for by", &task.blocks)] {
             if !ids.is_empty() {
                 text.push_str(&format!("\n{name}: {}", numbers(ids)));
@@ -157,7 +157,8 @@ impl TaskTool {
 
     async fn list(&self) -> Result<String, String> {
         let (tasks, troubles) = self.desk.list().await.map_err(|e| say(&e))?;
-        let mut lines: Vec<String> = tasks.iter().map(|task| line(&tasks, task)).collect();
+        let mut lines: Vec<String> =
+            tasks.iter().map(|task| line(task, &open_blockers(&tasks, task))).collect();
         if lines.is_empty() {
             lines.push("The list is empty.".to_owned());
         }
@@ -194,8 +195,7 @@ impl TaskTool {
             metadata: input.metadata,
         };
         let changed = self.desk.update(id, change).await.map_err(|e| say(&e))?;
-        let (tasks, _) = self.desk.list().await.map_err(|e| say(&e))?;
-        let mut text = line(&tasks, &changed.task);
+        let mut text = line(&changed.task, &changed.blockers);
         for why in changed.untold {
             text.push_str(&format!("\nThe change stands, but {why}."));
         }
@@ -287,14 +287,13 @@ fn numbers(ids: &[TaskId]) -> String {
 }
 
 /// A task in a line.
-fn line(tasks: &[Task], task: &Task) -> String {
+fn line(task: &Task, blockers: &[TaskId]) -> String {
     let mut text = format!("{}. [{}] {}", task.id, task.status.as_str(), task.subject);
     if let Some(owner) = &task.owner {
         text.push_str(&format!(" (owner: {owner})"));
     }
-    let blockers = open_blockers(tasks, task);
     if !blockers.is_empty() && task.status != TaskStatus::Completed {
-        text.push_str(&format!(" (blocked by {})", numbers(&blockers)));
+        text.push_str(&format!(" (blocked by {})", numbers(blockers)));
     }
     text
 }
