@@ -9,7 +9,7 @@ use super::definitions::{COORDINATOR, GENERAL_PURPOSE};
 use super::events::AgentEvent;
 use super::fork::point::ForkPoint;
 use super::fork::seed::{Forked, Seed};
-use super::limits::{Place, Slot};
+use super::limits::{Place, Refusals, Slot};
 use super::mcp::{Servers, declarations};
 use super::permissions::Permissions;
 use super::ports::{Mailbox, PermissionBroker};
@@ -118,6 +118,7 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         todos: Todos::default(),
         side: SideBook::default(),
         place: Place::of(plan.slot),
+        refusals: Refusals::default(),
         fork_point: ForkPoint::default(),
         context_filled: AtomicU64::new(0),
         runtime: Arc::clone(runtime),

@@ -2,7 +2,7 @@
 
 use super::context::AgentContext;
 use super::fork::point::ForkPoint;
-use super::limits::Place;
+use super::limits::{Place, Refusals};
 use super::permissions::Permissions;
 use super::ports::PermissionBroker;
 use super::runtime::{Model, Runtime};
@@ -36,6 +36,8 @@ pub struct AgentCore {
     pub side: SideBook,
     /// Its place among the running agents.
     pub place: Place,
+    /// Agents that it wanted to start and limits forbade.
+    pub refusals: Refusals,
     /// Where its conversation can be forked.
     pub fork_point: ForkPoint,
     /// An estimate of the tokens its next request has.

@@ -57,7 +57,7 @@ async fn next(
         if has_mail(mailbox).await {
             return tokio::select! {
                 biased;
-                () = core.place.reclaim() => Next::Mail,
+                () = core.place.retake(&core.runtime.slots) => Next::Mail,
                 () = cancel.cancelled() => Next::Cancelled,
             };
         }

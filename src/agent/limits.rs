@@ -141,8 +141,25 @@ impl Place {
     pub fn offered(&self) -> Option<Arc<Slot>> {
         self.offered.load(Ordering::SeqCst).then(|| self.get()).flatten()
     }
+    /// Has a place again after it was offered: the own one when whoever has it has ended, else another that
+    /// comes free before.
+    pub async fn retake(&self, slots: &Arc<Slots>) {
+        let other = async {
+            match slots.place(None).await {
+                Ok(slot) => slot,
+                // The ledger cannot be written: what is left is to wait for the own one.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.reclaim() => {}
+            slot = other => self.set(Some(slot)),
+        }
+    }
+
     /// Takes it back: waits until whoever has it has ended.
-    pub async fn reclaim(&self) {
+    async fn reclaim(&self) {
         self.offered.store(false, Ordering::SeqCst);
         let Some(slot) = self.get() else { return };
         loop {
@@ -282,12 +299,29 @@ impl Slots {
     }
 }
 
+/// The spawns of one agent that limits have refused, since somebody looked last.
+#[derive(Debug, Default)]
+pub struct Refusals(Mutex<(usize, Option<LimitReached>)>);
+
+impl Refusals {
+    fn note(&self, limit: &LimitReached) {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *noted = (noted.0 + 1, Some(limit.clone()));
+    }
+
+    /// How many, and the limit that refused the last one.
+    pub(super) fn take(&self) -> (usize, Option<LimitReached>) {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// Counts one more agent below `parent`; every refusal is a text for its model, and the observer hears of it.
 pub async fn count_child(parent: &AgentCore) -> Result<Started, String> {
     let runtime = &parent.runtime;
     let started = runtime.slots.start(parent.context.depth + 1).await;
     started.map_err(|error| {
         if let LimitError::Reached(limit) = &error {
+            parent.refusals.note(limit);
             runtime.observer.event(&parent.context, &AgentEvent::LimitReached(limit.clone()));
         }
         error.to_string()

@@ -6,7 +6,7 @@ use super::background::{Background, Parts};
 use super::budget::Budget;
 use super::build::{AgentPlan, build};
 use super::checkpoint::Checkpoints;
-use super::context::{AgentContext, Tier};
+use super::context::{AgentContext, TeamLabel, Tier};
 use super::core::AgentCore;
 use super::definitions::{self, Definitions, GENERAL_PURPOSE};
 use super::disk::Disk;
@@ -163,11 +163,11 @@ impl Bench {
             platform: "test".to_owned(),
         });
         let context = AgentContext {
-            id: AgentId::new("team-lead@t"),
+            made_as: AgentId::new("team-lead@t"),
             name: Some(AgentName::team_lead()),
             agent_type: definitions::MAIN.to_owned(),
             tier: Tier::Main,
-            team: TeamName::new("t").expect("slug"),
+            team: TeamLabel::new(TeamName::new("t").expect("slug")),
             root: AgentName::team_lead(),
             incarnation: 1,
             color: None,
@@ -384,7 +384,7 @@ impl Post {
 }
 
 fn own_name(agent: &AgentContext) -> AgentName {
-    AgentName::new(agent.id.as_str()).expect("a name")
+    AgentName::new(agent.id().as_str()).expect("a name")
 }
 
 impl PostOffice for Post {

@@ -43,6 +43,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 
+/// Rounds of refused spawns alone that end a turn: the first refusal says what to do instead, the second may
+/// be one that was under way.
+const REFUSED_ROUNDS: u32 = 3;
 /// Messages taken from the inbox at one boundary.
 const MAIL_AT_ONCE: usize = 100;
 /// Ends of earlier requests that keep their cache marker beside this one's.
@@ -95,6 +98,9 @@ pub enum TurnError {
     /// A hook ended the work.
     #[error("a hook stopped the work: {0}")]
     Halted(String),
+    /// It did nothing any more but start agents that a limit of the session forbids.
+    #[error("it went on starting agents: {0}")]
+    Spawns(LimitReached),
     /// Our own code panicked; the words are the panic's.
     #[error("panicked: {0}")]
     Panicked(String),
@@ -357,6 +363,7 @@ impl Agent {
             }
         }
         let mut sent_on = 0;
+        let mut refused = 0;
         let mut paused = false;
         loop {
             // Before the mail is looked at: what is left unread starts the next turn.
@@ -386,12 +393,27 @@ impl Agent {
             let round = self.take_response(response, cancel, end).await?;
             paused = matches!(round, Round::Paused);
             match round {
-                Round::Goes(calls) => end.tool_uses += calls,
+                Round::Goes(calls) => {
+                    end.tool_uses += calls;
+                    self.only_spawns(calls, &mut refused)?;
+                }
                 Round::Paused => {}
                 Round::Done if self.sent_on(end, sent_on, cancel).await? => sent_on += 1,
                 Round::Done => return Ok(TurnStatus::Completed),
             }
         }
+    }
+
+    /// Counts rounds in a row in which all it did was to start agents, and a limit forbade each: who does
+    /// not see that after some of them never will, and a tree of such agents would not end.
+    fn only_spawns(&self, calls: u32, refused: &mut u32) -> Result<(), TurnError> {
+        let (count, limit) = self.core.refusals.take();
+        let Some(limit) = limit.filter(|_| u32::try_from(count).is_ok_and(|count| count >= calls)) else {
+            *refused = 0;
+            return Ok(());
+        };
+        *refused += 1;
+        if *refused < REFUSED_ROUNDS { Ok(()) } else { Err(TurnError::Spawns(limit)) }
     }
 
     /// Sends the history; `None` when cancelled.

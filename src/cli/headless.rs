@@ -407,7 +407,9 @@ impl Run {
             return;
         }
         match self.last.as_ref().map(|end| &end.status) {
-            Some(TurnStatus::Failed(TurnError::Limit(limit))) => outcome.limit(limit),
+            Some(TurnStatus::Failed(TurnError::Limit(limit) | TurnError::Spawns(limit))) => {
+                outcome.limit(limit)
+            }
             Some(TurnStatus::Failed(error)) => {
                 outcome.object.partial = partial(error);
                 outcome.fail(turn_error(error));
@@ -447,6 +449,7 @@ fn partial(error: &TurnError) -> Option<String> {
         | TurnError::Limit(_)
         | TurnError::Refused(_)
         | TurnError::Halted(_)
+        | TurnError::Spawns(_)
         | TurnError::Panicked(_) => None,
     }
 }
@@ -460,7 +463,7 @@ pub fn turn_error(error: &TurnError) -> CliError {
     match error {
         TurnError::Model(error) => error.into(),
         TurnError::Store(error) => CliError { exit: ExitKind::Failed, report: error.report() },
-        TurnError::Limit(limit) => limit_error(limit),
+        TurnError::Limit(limit) | TurnError::Spawns(limit) => limit_error(limit),
         TurnError::Refused(_) | TurnError::Halted(_) => CliError::new(
             ExitKind::Failed,
             "hook",

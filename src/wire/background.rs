@@ -6,6 +6,7 @@
 use super::frame::TaskNotification;
 use super::ids::{AgentId, AgentName, BackgroundId, MessageId, RunId};
 use super::mail::Wake;
+use super::run::ProcessId;
 use super::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -130,6 +131,9 @@ pub struct TaskRecord {
     pub root: AgentName,
     /// That agent's incarnation.
     pub incarnation: u32,
+    /// The process that runs it; records of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessId>,
     /// The call that launched it.
     pub tool_use_id: String,
     /// Where its output is.

@@ -161,16 +161,30 @@ fn a_tree_that_grows_without_end_stops_at_its_limits() {
     world.all_gone();
     assert_eq!(world.check_transcripts(), 21);
 
-    // These never do, and the budget ends them all.
-    server.always(prompt("ID:mad"), three("ID:mad"));
+    // These never do. Each is refused three times and ends, in the foreground and in the background, and so
+    // does the one above it.
+    for (n, beside) in [false, true].into_iter().enumerate() {
+        let id = format!("ID:mad-{n}");
+        let child =
+            call("Agent", json!({ "description": "a job", "prompt": &id, "run_in_background": beside }));
+        server.always(prompt(&id), vec![child.clone(), child.clone(), child]);
+        let mad = ["-p", &id, "--max-agents-total", "30", "--output-format", "json"];
+        let done = world.festoon(mad).run();
+        let (message, _) = limited(&done, "--max-agents-total");
+        assert!(message.contains("this session has started 30, and the limit is 30"), "{message}");
+        world.all_gone();
+        assert_eq!(world.check_transcripts(), 21 + (n + 1) * (1 + 30));
+    }
+
+    // A budget ends them earlier.
+    server.always(prompt("ID:poor"), three("ID:poor"));
     let done = world
-        .festoon(["-p", "ID:mad", "--max-agents-total", "30", "--max-tokens-total", "200000"])
+        .festoon(["-p", "ID:poor", "--max-agents-total", "30", "--max-tokens-total", "20000"])
         .args(["--output-format", "json"])
         .run();
     let (message, _) = limited(&done, "--max-tokens-total");
     assert!(message.contains("general-purpose ×"), "{message}");
     world.all_gone();
-    assert_eq!(world.check_transcripts(), 21 + 1 + 30);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::support::model_server::{ModelServer, Part, call_as, gate, prompt, say};
 use crate::support::wait::until;
 use crate::support::world::World;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -299,4 +300,47 @@ fn a_git_that_hangs_delays_nobody_but_the_member_it_works_for() {
         assert_eq!(world.members()[1]["ended"]["state"], "stopped", "{at}");
         assert_eq!(trees(&world), 0, "{at}");
     }
+}
+
+#[test]
+fn the_worktrees_of_agents_that_a_kill_interrupted_are_kept_and_named() {
+    let server = ModelServer::start();
+    let world = repository(&server);
+    server.on(
+        prompt("ID:lead"),
+        [
+            isolated("b", "ID:beside", json!({ "run_in_background": true })).into(),
+            isolated("a", "ID:waited-for", json!({})).into(),
+        ],
+    );
+    for id in ["ID:beside", "ID:waited-for"] {
+        server.on(prompt(id), [bash(&id[3..], "pwd; echo two > a.txt").into(), [gate(id), say("x")].into()]);
+    }
+    let running = world.festoon(RUN).start();
+    let places = ["ID:beside", "ID:waited-for"].map(|id| {
+        server.reached(id);
+        first_line(server.last_of(id).result(&id[3..]))
+    });
+    running.signal(Signal::SIGKILL);
+    running.wait();
+    world.all_gone();
+
+    server.always(prompt("ID:lead"), say("Ok."));
+    let again = ["-p", "Go on.", "--continue", "--permission-mode", "bypassPermissions"];
+    let done = world.festoon(again).run();
+    done.code(0);
+    let said = &done.stderr;
+    for place in &places {
+        let name = Path::new(place).file_name().expect("a name").to_string_lossy();
+        let kept = format!("was interrupted; its worktree {place} (branch festoon/{name}) is kept");
+        assert_eq!(said.matches(&kept).count(), 1, "{said}");
+        assert_eq!(std::fs::read_to_string(Path::new(place).join("a.txt")).expect("kept"), "two\n");
+    }
+    let heard = server.last_of("ID:lead").mail().concat().join("\n");
+    assert_eq!(heard.matches(&format!("<worktree>{} (branch", places[0])).count(), 1, "{heard}");
+    // Told once: another start has nothing to say of them.
+    let done = world.festoon(again).run();
+    done.code(0);
+    assert!(!done.stderr.contains("worktree"), "{}", done.stderr);
+    assert_eq!(trees(&world), 2);
 }

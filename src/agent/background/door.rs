@@ -23,6 +23,12 @@ pub struct Door {
 }
 
 impl Door {
+    /// Keeps it open as long as the returned value lives; `None` when it is closed.
+    pub(super) async fn hold_open(&self) -> Option<tokio::sync::MutexGuard<'_, bool>> {
+        let open = self.open.lock().await;
+        open.then_some(open)
+    }
+
     /// Closes it for good unless `waits` says that mail is there; says whether it is closed. Nobody sends
     /// meanwhile.
     pub async fn close_unless(&self, waits: impl Future<Output = bool>) -> bool {
@@ -46,6 +52,11 @@ impl Doors {
 
     pub(super) fn has(&self, agent: &AgentId) -> bool {
         self.all().contains_key(agent)
+    }
+
+    /// The door of one that is inside; it may be closed already.
+    pub(super) fn of(&self, agent: &AgentId) -> Option<Arc<Door>> {
+        self.all().get(agent).cloned()
     }
 }
 
@@ -85,10 +96,10 @@ impl Background {
     /// Does `post` while the door of a living agent is open, so that this run of it sees what is stored.
     /// `None` when it is not inside, or has just left.
     pub async fn reach<T>(&self, agent: &AgentId, post: impl Future<Output = T>) -> Option<T> {
-        let door = self.0.doors.all().get(agent).cloned()?;
+        let door = self.0.doors.of(agent)?;
         {
-            let open = door.open.lock().await;
-            if *open {
+            let open = door.hold_open().await;
+            if open.is_some() {
                 return Some(post.await);
             }
         }

@@ -81,6 +81,13 @@ impl Background {
         if let Some(error) = &end.error {
             self.append(entry, &format!("[{error}]")).await;
         }
+        // Until it is told, a launcher that is about to leave does not: what is stored for it is seen by this
+        // run of it, or it is told to the named agent above.
+        let door = entry.launcher.name.is_none().then(|| self.0.doors.of(&entry.launcher.id())).flatten();
+        let is_open = match &door {
+            Some(door) => door.hold_open().await,
+            None => None,
+        };
         {
             let mut record = entry.record();
             record.state = match end.outcome {
@@ -92,7 +99,7 @@ impl Background {
             record.stopped_by = record.stopped_by.or(end.stopped_by);
             let outcome = outcome(&record, end, started, &entry.output_file);
             record.outcome = Some(outcome);
-            record.notification = self.announcement(&record, entry);
+            record.notification = announcement(&record, entry, is_open.is_some());
         }
         if let Err(error) = self.write(entry).await {
             // It is told all the same, under an id that only this process knows.
@@ -102,33 +109,9 @@ impl Background {
             tracing::warn!(%error, "the status of a background agent could not be written");
         }
         self.announce(entry).await;
+        drop(is_open);
         self.0.parts.progress.leave(&entry.record().task_id);
         self.tell(entry, AgentEvent::TaskEnded);
-    }
-
-    /// Who is told: the launcher as long as it lives, else the named agent above it. Nobody when the task
-    /// ended with the agent it belongs to.
-    fn announcement(&self, record: &TaskRecord, entry: &Entry) -> Option<Announcement> {
-        let wake = match record.stopped_by {
-            Some(StoppedBy::AgentEnd) => return None,
-            // Who stops it knows of its end.
-            Some(StoppedBy::Parent | StoppedBy::SessionEnd) => Wake::Queue,
-            Some(StoppedBy::User) | None => Wake::Turn,
-        };
-        let context = &entry.launcher;
-        let own = match &context.name {
-            Some(_) => None,
-            None if self.0.doors.has(&context.id()) => AgentName::new(context.id().as_str()).ok(),
-            None => None,
-        };
-        let incarnation = if own.is_some() { 1 } else { record.incarnation };
-        Some(Announcement {
-            id: MessageId::generate(),
-            to: own.unwrap_or_else(|| record.root.clone()),
-            incarnation,
-            wake,
-            announced: false,
-        })
     }
 
     async fn announce(&self, entry: &Entry) {
@@ -184,6 +167,26 @@ impl Background {
         self.post().notify(letter).await?;
         Ok(true)
     }
+}
+
+/// Who is told: the launcher as long as it lives, else the named agent above it. Nobody when the task
+/// ended with the agent it belongs to.
+fn announcement(record: &TaskRecord, entry: &Entry, is_open: bool) -> Option<Announcement> {
+    let wake = match record.stopped_by {
+        Some(StoppedBy::AgentEnd) => return None,
+        // Who stops it knows of its end.
+        Some(StoppedBy::Parent | StoppedBy::SessionEnd) => Wake::Queue,
+        Some(StoppedBy::User) | None => Wake::Turn,
+    };
+    let own = is_open.then(|| AgentName::new(entry.launcher.id().as_str()).ok()).flatten();
+    let incarnation = if own.is_some() { 1 } else { record.incarnation };
+    Some(Announcement {
+        id: MessageId::generate(),
+        to: own.unwrap_or_else(|| record.root.clone()),
+        incarnation,
+        wake,
+        announced: false,
+    })
 }
 
 /// What is told and kept of an end.

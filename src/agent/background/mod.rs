@@ -15,6 +15,8 @@ mod reconcile;
 mod remains;
 pub mod shells;
 mod stop;
+#[cfg(test)]
+mod tests;
 pub mod tools;
 
 pub use door::{Door, Inside};
@@ -28,6 +30,7 @@ use super::disk::Disk;
 use super::events::{AgentEvent, Observer};
 use super::limits::{Slot, Slots};
 use super::ports::{BackgroundTask, PostOffice};
+use crate::os::process;
 use crate::store::error::StoreError;
 use crate::store::paths::Paths;
 use crate::store::{background, clock, transcript};
@@ -315,6 +318,7 @@ impl Background {
             launched_by: context.id().clone(),
             root: context.root.clone(),
             incarnation: context.incarnation,
+            process: process::current().ok(),
             tool_use_id: launch.tool_use_id,
             output_file: output_file.display().to_string(),
             created_at: before.unwrap_or_else(|| now.clone()),

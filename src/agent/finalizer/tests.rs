@@ -52,14 +52,18 @@ fn all_gone(bench: &Bench, core: &AgentCore, end: &str) {
     assert_eq!(core.shells.kept(), 0, "{end}");
     assert!(core.place.get().is_none() && core.files.recent().is_empty(), "{end}");
     assert!(core.fork_point.snapshot().is_none() && core.todos.current().is_empty(), "{end}");
-    assert_eq!(bench.post.waiting(core.context.id.as_str()).map(|mail| mail.len()), None, "{end}: its inbox");
-    assert!(bench.runtime.background.enter(&core.context.id).is_some(), "{end}: it may be started again");
+    assert_eq!(
+        bench.post.waiting(core.context.id().as_str()).map(|mail| mail.len()),
+        None,
+        "{end}: its inbox"
+    );
+    assert!(bench.runtime.background.enter(&core.context.id()).is_some(), "{end}: it may be started again");
     let project = bench.runtime.paths.project(&core.context.session_cwd);
     let lines =
-        std::fs::read_to_string(project.sidechain(&core.context.session, &core.context.id)).expect("lines");
+        std::fs::read_to_string(project.sidechain(&core.context.session, &core.context.id())).expect("lines");
     let last: serde_json::Value = serde_json::from_str(lines.lines().last().expect("a line")).expect("JSON");
     assert_eq!(last["subtype"], "run_ended", "{end}");
-    let meta = std::fs::read_to_string(project.sidechain_meta(&core.context.session, &core.context.id));
+    let meta = std::fs::read_to_string(project.sidechain_meta(&core.context.session, &core.context.id()));
     let meta: serde_json::Value = serde_json::from_str(&meta.expect("meta")).expect("JSON");
     let said = match end {
         "completed" => "completed",
@@ -128,7 +132,7 @@ async fn a_background_child_leaves_nothing_however_it_ends() {
         all_gone(&bench, &core, end);
         let told = bench.post.waiting("team-lead").expect("told");
         assert_eq!(told.len(), 1, "{end}: once");
-        assert!(background.root_of(&BackgroundId::of_agent(&core.context.id)).is_some());
+        assert!(background.root_of(&BackgroundId::of_agent(&core.context.id())).is_some());
         until("the ledger has its place again", || bench.running() == 0).await;
     }
 }

@@ -117,7 +117,7 @@ impl Work {
     /// Who or what would lose something, and what to do about it.
     async fn lives(&self) -> Result<Option<String>, StoreError> {
         let mut living: Vec<&str> =
-            self.members.iter().filter(|(_, c)| !c.life.is_over()).map(|(name, _)| name.as_str()).collect();
+            self.members.iter().filter(|(_, c)| c.is_there()).map(|(name, _)| name.as_str()).collect();
         living.sort_unstable();
         if !living.is_empty() {
             return Ok(Some(format!(

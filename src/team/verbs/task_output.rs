@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+/// How long a look may go on after its time, until its agent has a place of its own again.
+const RETAKE_DEADLINE: Duration = Duration::from_secs(1);
 /// Bytes of new output that one call shows; below the cap of results, so that nothing is cut twice.
 const SHOWN: u64 = 24_000;
 
@@ -90,7 +92,9 @@ impl TaskOutput {
             tokio::select! {
                 biased;
                 () = context.cancel.cancelled() => {}
-                () = self.core.place.reclaim() => {}
+                // After that, better one too many at once than a caller that waits for the very task whose
+                // state it wants to know.
+                _ = tokio::time::timeout(RETAKE_DEADLINE, self.core.place.retake(&self.core.runtime.slots)) => {}
             }
         }
         match background.find(&self.core.context, id.as_str()).await {

@@ -1,0 +1,102 @@
+//! Notifications at the edge of their launcher's life: each is stored once, where it is read.
+
+use super::*;
+use crate::agent::context::spawn_in;
+use crate::agent::subagent::launch;
+use crate::agent::testing::{Bench, PATIENCE, until};
+use crate::wire::background::StoppedBy;
+use tokio::sync::oneshot;
+
+/// An agent that works until it is stopped.
+const SCRIPT: &str = "[[rule]]\nreply = [{ gate = \"never\" }]\n";
+
+/// A launcher at work.
+async fn launcher(bench: &Bench) -> (BackgroundId, Arc<AgentCore>) {
+    let before = bench.kit.cores.lock().expect("cores").len();
+    let launched = launch::launch(bench.request("ID:launcher")).await.expect("launches");
+    let kit = Arc::clone(&bench.kit);
+    until("it is built", || kit.cores.lock().expect("cores").len() > before).await;
+    let core = Arc::clone(&bench.kit.cores.lock().expect("cores")[before]);
+    (launched.id, core)
+}
+
+/// A task that it has launched, which ends when it is told to.
+async fn task_of(bench: &Bench, core: &Arc<AgentCore>) -> (BackgroundId, oneshot::Sender<()>) {
+    let (end, told) = oneshot::channel();
+    let launch = Launch {
+        id: BackgroundId::shell(),
+        kind: TaskKind::Shell,
+        run_id: RunId::generate(),
+        description: "a task".to_owned(),
+        name: None,
+        launcher: Arc::clone(core),
+        tool_use_id: "call".to_owned(),
+        meta: None,
+    };
+    let work = |_: TaskControl| async move {
+        let _ = told.await;
+        TaskEnd::new(Outcome::Completed)
+    };
+    let launched = bench.runtime.background.launch(launch, work).await.expect("launches");
+    (launched.id, end)
+}
+
+async fn over(bench: &Bench, task: &BackgroundId) {
+    let mut state = bench.runtime.background.follow(task).expect("known");
+    let ended = tokio::time::timeout(PATIENCE, state.wait_for(|state| state.is_over())).await;
+    assert!(ended.is_ok_and(|ended| ended.is_ok()), "{task} ends");
+}
+
+/// How often a task was told of in an inbox.
+fn told(bench: &Bench, inbox: &str, task: &BackgroundId) -> usize {
+    let mail = bench.post.waiting(inbox).unwrap_or_default();
+    mail.iter().filter(|claimed| claimed.message.from == task.as_str()).count()
+}
+
+#[tokio::test]
+async fn who_lives_is_told_and_for_one_that_leaves_the_agent_above_it() {
+    let bench = Bench::new(SCRIPT).await;
+    let (id, core) = launcher(&bench).await;
+    let own = core.context.id();
+    let (early, end_early) = task_of(&bench, &core).await;
+    let (late, end_late) = task_of(&bench, &core).await;
+    end_early.send(()).expect("it waits");
+    over(&bench, &early).await;
+    assert_eq!((told(&bench, own.as_str(), &early), told(&bench, "team-lead", &early)), (1, 0));
+
+    // Its last steps take a while, as with a command that does not want to end.
+    let held = core.shells.hold();
+    let (background, stopped) = (bench.runtime.background.clone(), id.clone());
+    let stop =
+        spawn_in(&bench.main.core().context, async move { background.stop(&stopped, StoppedBy::User).await });
+    tokio::time::timeout(PATIENCE, core.shells.ending().cancelled()).await.expect("it leaves");
+    end_late.send(()).expect("it waits");
+    over(&bench, &late).await;
+    assert_eq!((told(&bench, own.as_str(), &late), told(&bench, "team-lead", &late)), (0, 1));
+    drop(held);
+    tokio::time::timeout(PATIENCE, stop).await.expect("in time").expect("stops");
+    assert_eq!(told(&bench, "team-lead", &id), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_end_that_meets_its_launchers_end_is_told_once() {
+    let bench = Bench::new(SCRIPT).await;
+    for _ in 0..30 {
+        let (id, core) = launcher(&bench).await;
+        let (task, end) = task_of(&bench, &core).await;
+        let (background, stopped) = (bench.runtime.background.clone(), id.clone());
+        let stop =
+            spawn_in(
+                &bench.main.core().context,
+                async move { background.stop(&stopped, StoppedBy::User).await },
+            );
+        let finish = spawn_in(&bench.main.core().context, async move { end.send(()) });
+        finish.await.expect("ends").expect("it waits");
+        stop.await.expect("stops");
+        over(&bench, &task).await;
+        over(&bench, &id).await;
+        let places = (told(&bench, core.context.id().as_str(), &task), told(&bench, "team-lead", &task));
+        assert!(matches!(places, (1, 0) | (0, 1)), "{places:?}");
+        assert_eq!(told(&bench, "team-lead", &id), 1);
+    }
+}
