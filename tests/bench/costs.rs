@@ -10,7 +10,9 @@
 )]
 
 mod forks;
+mod server;
 mod session;
+mod team;
 
 use festoon::store::inbox::Inbox;
 use festoon::store::paths::Paths;
@@ -173,5 +175,6 @@ fn main() {
     mail_waiting(&[10, 100, 1_000]);
     wake_up();
     session::session();
+    team::team(full);
     forks::hundred_forks();
 }

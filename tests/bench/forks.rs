@@ -3,6 +3,7 @@
 //! The real binary goes on with a conversation of ten megabytes and forks it a hundred times in one
 //! message; a script keeps all forks waiting for their first answer while memory and disk are looked at.
 
+use crate::server::{memory, until};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,6 @@ use std::time::{Duration, Instant};
 const FORKS: usize = 100;
 const MESSAGES: usize = 2_000;
 const TEXT: usize = 5_000;
-const PATIENCE: Duration = Duration::from_secs(300);
 
 struct World {
     dir: tempfile::TempDir,
@@ -96,22 +96,6 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Resident memory of a process, in bytes.
-fn memory(child: &Child) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
-    let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("a size");
-    let kib: u64 = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
-    kib * 1024
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "not in time: {what}");
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
-}
-
 /// The size once it has not grown for a second.
 fn settled(mut size: impl FnMut() -> u64) -> u64 {
     let (mut last, mut since) = (0, Instant::now());
@@ -123,6 +107,11 @@ fn settled(mut size: impl FnMut() -> u64) -> u64 {
         since.elapsed() > Duration::from_secs(1)
     });
     last
+}
+
+/// Resident memory of a process, in bytes.
+fn resident(child: &Child) -> u64 {
+    memory(child.id(), "VmRSS:") as u64 * 1024
 }
 
 fn script() -> String {
@@ -155,11 +144,11 @@ pub fn hundred_forks() {
     let limits = ["--max-agents", "100", "--max-agents-total", "100"];
     let mut run =
         world.festoon(&["-p", "Fork now.", "--resume", world.session]).args(limits).spawn().expect("runs");
-    let before_memory = settled(|| memory(&run));
+    let before_memory = settled(|| resident(&run));
     let before_disk = world.disk();
     fs::write(world.path("gates/lead"), "").expect("a gate");
     until("all forks have begun", || world.begun() == FORKS);
-    let memory = (settled(|| memory(&run)) - before_memory) / FORKS as u64;
+    let memory = (settled(|| resident(&run)) - before_memory) / FORKS as u64;
     let disk = (world.disk() - before_disk) / FORKS as u64;
     for (what, bytes) in
         [("memory a fork, of a 10 MB conversation", memory), ("disk a fork, before it works", disk)]
