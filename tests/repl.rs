@@ -550,6 +550,33 @@ fn a_session_goes_on_where_it_was_and_tells_only_what_is_new() {
     second.ended(0);
 }
 
+/// At a terminal a call without a type forks when the setting says so, and what it cost is a line.
+#[test]
+fn a_call_without_a_type_forks_where_that_is_set_and_its_receipt_is_shown() {
+    let place = Place::new(
+        r#"
+        [[rule]]
+        agent = "fork"
+        prompt = "Look once more."
+        reply = [{ text = "Scope: looked" }]
+        [[rule]]
+        contains = "begin"
+        reply = [{ tool = "Agent", input = { description = "a look", prompt = "Look once more." } }]
+        [[rule]]
+        contains = "Scope: looked"
+        reply = [{ text = "It has looked." }]
+        [[rule]]
+        times = "always"
+        reply = [{ text = "well" }]
+        "#,
+    );
+    let terminal = Terminal::repl(&place, &["--fork", "implicit", "begin"], (160, 30), &[]);
+    let screen = terminal.shows("It has looked.");
+    assert!(screen.contains(" % of ") && screen.contains(" input tokens from the cache, "), "{screen}");
+    terminal.key("C-d");
+    terminal.ended(0);
+}
+
 #[test]
 fn a_signal_ends_the_session_in_order() {
     let sleep = sleep();

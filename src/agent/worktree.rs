@@ -304,8 +304,14 @@ impl Nursery {
     /// What would be lost with it; `None` for nothing.
     async fn what_is_new(&self, tree: &Worktree) -> Result<Option<String>, WorktreeError> {
         self.stands(tree).await?;
-        let head = self.text(&tree.path, &["rev-parse", "HEAD"]).await?;
-        let on_branch = self.text(&tree.path, &["rev-parse", &format!("refs/heads/{}", tree.branch)]).await;
+        let branch = format!("refs/heads/{}", tree.branch);
+        let on_branch = self.text(&tree.path, &["rev-parse", &branch]).await;
+        let has_moved = on_branch.is_ok_and(|commit| commit != tree.base);
+        // Commits of others that were only checked out here are not lost with it.
+        let only_looked = !has_moved && self.only_looked(tree).await?;
+        let held: &[&str] = if only_looked { &["--branches", "--remotes", "--tags"] } else { &[] };
+        let count = [&["rev-list", "--count", "HEAD", "--not", &tree.base], held].concat();
+        let count = self.text(&tree.path, &count).await?;
         let status = self
             .ask(
                 &tree.path,
@@ -313,20 +319,25 @@ impl Nursery {
             )
             .await?;
         let mut what = Vec::new();
-        if head != tree.base || on_branch.as_ref().is_ok_and(|commit| *commit != tree.base) {
-            let count =
-                self.text(&tree.path, &["rev-list", "--count", &format!("{}..HEAD", tree.base)]).await;
-            what.push(match count.as_deref() {
-                Ok("1") => "1 commit".to_owned(),
-                Ok(count) if count != "0" => format!("{count} commits"),
-                _ => "another commit than it began with".to_owned(),
-            });
+        match count.as_str() {
+            "0" if has_moved => what.push("another commit than it began with".to_owned()),
+            "0" => {}
+            "1" => what.push("1 commit".to_owned()),
+            count => what.push(format!("{count} commits")),
         }
         if !status.is_empty() {
             let entries = status.split(|b| *b == 0).filter(|entry| !entry.is_empty()).count();
             what.push(format!("{entries} uncommitted {}", if entries == 1 { "change" } else { "changes" }));
         }
         Ok((!what.is_empty()).then(|| what.join(" and ")))
+    }
+
+    /// Whether its HEAD was moved by nothing but checkouts and resets, as far as git has noted it.
+    async fn only_looked(&self, tree: &Worktree) -> Result<bool, WorktreeError> {
+        let moves = self.text(&tree.path, &["reflog", "show", "--format=%gs", "HEAD"]).await?;
+        let looks =
+            |line: &str| line.is_empty() || line.starts_with("checkout: ") || line.starts_with("reset: ");
+        Ok(!moves.trim().is_empty() && moves.lines().all(looks))
     }
 
     async fn remove(&self, tree: &Worktree) -> Result<(), WorktreeError> {

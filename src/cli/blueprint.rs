@@ -4,11 +4,18 @@
 //! with file, line and reason before anything is started.
 
 use super::error::CliError;
+use super::setup::Crew;
 use crate::agent::definition_file;
+use crate::store::tasks::NewTask;
 use crate::store::{atomic, slug};
-use crate::wire::blueprint::{Blueprint, MEMBERS, TASK};
-use crate::wire::definition::AgentDefinition;
+use crate::team::context;
+use crate::team::tasks::TaskDesk;
+use crate::wire::blueprint::{Blueprint, BlueprintMember, BlueprintTask, MEMBERS, TASK, TASKS};
+use crate::wire::definition::{AgentDefinition, Isolation};
 use crate::wire::error::ExitKind;
+use crate::wire::ids::AgentName;
+use crate::wire::permission::PermissionMode;
+use crate::wire::task::TaskId;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::fmt::Write as _;
@@ -17,16 +24,23 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 
 /// Every file of `teams/`, with its path below it.
-pub const SHIPPED: [(&str, &str); 9] = [
+pub const SHIPPED: [(&str, &str); 16] = [
     ("demo.toml", include_str!("../../teams/demo.toml")),
     ("demo.script.toml", include_str!("../../teams/demo.script.toml")),
     ("review.toml", include_str!("../../teams/review.toml")),
+    ("feature.toml", include_str!("../../teams/feature.toml")),
+    ("investigate.toml", include_str!("../../teams/investigate.toml")),
     ("roles/scout.md", include_str!("../../teams/roles/scout.md")),
     ("roles/reader.md", include_str!("../../teams/roles/reader.md")),
     ("roles/historian.md", include_str!("../../teams/roles/historian.md")),
     ("roles/reviewer.md", include_str!("../../teams/roles/reviewer.md")),
     ("roles/tester.md", include_str!("../../teams/roles/tester.md")),
     ("roles/security.md", include_str!("../../teams/roles/security.md")),
+    ("roles/builder.md", include_str!("../../teams/roles/builder.md")),
+    ("roles/verifier.md", include_str!("../../teams/roles/verifier.md")),
+    ("roles/reproducer.md", include_str!("../../teams/roles/reproducer.md")),
+    ("roles/tracer.md", include_str!("../../teams/roles/tracer.md")),
+    ("roles/bisector.md", include_str!("../../teams/roles/bisector.md")),
 ];
 
 /// How a blueprint's file ends.
@@ -46,16 +60,76 @@ pub struct Team {
 }
 
 impl Team {
-    /// What the leader is told: the prompt with the task and the members in it.
+    /// What the leader is told: the prompt with the task, the members and the tasks in it.
     pub fn lead_prompt(&self, task: &str) -> String {
-        let mut members = String::new();
+        let (mut members, mut tasks) = (String::new(), String::new());
         for member in &self.blueprint.members {
-            let (name, role, duty) = (&member.name, &member.role, &member.duty);
-            let _ = writeln!(members, "- name `{name}`, subagent_type `{role}`: {duty}");
+            let definition = self.kind(member);
+            let more = match definition.as_ref().map(|d| (d.isolation, d.permission_mode)) {
+                Some((Some(Isolation::Worktree), _)) => " (in a git worktree of its own)",
+                Some((None, Some(PermissionMode::Plan))) => " (asks you for approval of its plan first)",
+                _ => "",
+            };
+            let kind = definition.map_or_else(|| member.role.clone(), |d| d.name);
+            let _ =
+                writeln!(members, "- name `{}`, subagent_type `{kind}`{more}: {}", member.name, member.duty);
+        }
+        for (number, task) in (1..).zip(&self.blueprint.tasks) {
+            let whose = task.owner.as_ref().map(|owner| format!(", {owner}'s")).unwrap_or_default();
+            let _ = writeln!(tasks, "- task {number}{whose}: {}", task.subject);
         }
         // The task comes last, so that a place in it stays what it is.
-        self.blueprint.lead_prompt.trim().replace(MEMBERS, members.trim_end()).replace(TASK, task.trim())
+        let prompt = self.blueprint.lead_prompt.trim().replace(MEMBERS, members.trim_end());
+        prompt.replace(TASKS, tasks.trim_end()).replace(TASK, task.trim())
     }
+
+    /// The kinds of its members: their roles, and one for each member that differs from its role.
+    pub fn kinds(&self) -> Vec<AgentDefinition> {
+        let own = |member| self.kind(member).filter(|kind: &AgentDefinition| self.role(&kind.name).is_none());
+        self.roles.iter().cloned().chain(self.blueprint.members.iter().filter_map(own)).collect()
+    }
+
+    fn role(&self, name: &str) -> Option<&AgentDefinition> {
+        self.roles.iter().find(|role| role.name == name)
+    }
+
+    /// What a member is: its role, or what becomes of it with the member's own settings.
+    fn kind(&self, member: &BlueprintMember) -> Option<AgentDefinition> {
+        let role = self.role(&member.role)?;
+        let own = AgentDefinition {
+            model: member.model.clone().or_else(|| role.model.clone()),
+            permission_mode: member.permission_mode.or(role.permission_mode),
+            isolation: member.isolation.or(role.isolation),
+            ..role.clone()
+        };
+        if own == *role {
+            return Some(own);
+        }
+        let name = slug::agent_name(&member.name).ok()?;
+        Some(AgentDefinition { name: format!("{}-{name}", role.name), ..own })
+    }
+}
+
+/// Puts the tasks of a crew into the list of its team, which is just made.
+pub async fn fill(team: &context::Team, crew: &Crew) -> Result<(), CliError> {
+    let desk = TaskDesk::new(team.clone(), AgentName::user(), 1);
+    let mut made: Vec<(&str, TaskId)> = Vec::new();
+    for plan in &crew.tasks {
+        let waits = |subject: &String| made.iter().find(|(s, _)| s == subject).map(|(_, id)| *id);
+        let new = NewTask {
+            subject: plan.subject.clone(),
+            description: plan.description.trim().replace(TASK, crew.task.trim()),
+            owner: plan.owner.as_deref().map(slug::agent_name).transpose()?,
+            blocked_by: plan.blocked_by.iter().filter_map(waits).collect(),
+            ..NewTask::default()
+        };
+        let task = desk.create(new).await.map_err(|e| {
+            let what = format!("the tasks of the blueprint could not be made: {e}");
+            CliError::new(ExitKind::Failed, "tasks", what, "look at the disk; the team has not begun")
+        })?;
+        made.push((&plan.subject, task.id));
+    }
+    Ok(())
 }
 
 /// The names of the blueprints that ship.
@@ -117,6 +191,8 @@ struct Places {
     lead_prompt: Spanned<IgnoredAny>,
     script: Option<Spanned<IgnoredAny>>,
     member: Vec<Spanned<IgnoredAny>>,
+    #[serde(default)]
+    task: Vec<Spanned<IgnoredAny>>,
 }
 
 /// The file that is being read.
@@ -173,10 +249,36 @@ impl Reader<'_> {
         if names.is_empty() {
             return Err(self.wrong(&(0..0), "there is no [[member]]"));
         }
+        self.tasks(&team.blueprint, &names, &places)?;
         if let (Some(name), Some(place)) = (&team.blueprint.script, &places.script) {
             team.script = Some(self.script(name, &place.span())?);
         }
         Ok(team)
+    }
+
+    /// Tasks belong to members and wait for tasks above them; so they can form no circle.
+    fn tasks(&self, blueprint: &Blueprint, members: &[AgentName], places: &Places) -> Result<(), CliError> {
+        let mut above: Vec<&str> = Vec::new();
+        for (task, place) in blueprint.tasks.iter().zip(&places.task) {
+            let wrong = |why: String| Err(self.wrong(&place.span(), why));
+            let subject = task.subject.as_str();
+            if subject.trim().is_empty() || subject.contains('\n') {
+                return wrong("the `subject` of a task is one line that says what is to be done".to_owned());
+            }
+            if above.contains(&subject) {
+                return wrong(format!("there are two tasks {subject:?}"));
+            }
+            if let Some(unknown) = task.blocked_by.iter().find(|wanted| !above.contains(&wanted.as_str())) {
+                return wrong(format!("`blocked-by` names {unknown:?}, and no task above has that subject"));
+            }
+            if let Some(owner) = &task.owner
+                && !slug::agent_name(owner).is_ok_and(|name| members.contains(&name))
+            {
+                return wrong(format!("`owner` is {owner:?}, and no member has that name"));
+            }
+            above.push(subject);
+        }
+        Ok(())
     }
 
     /// A file beside the blueprint.

@@ -3,6 +3,7 @@
 //! The only place that knows every layer and wires them together.
 
 use super::background::background;
+use super::blueprint;
 use super::cleanup;
 use super::ending;
 use super::error::CliError;
@@ -442,7 +443,11 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
         Some(team) => team,
         None => {
             let made = session::create(&setup.paths, &setup.disk, plan.title, &id, setup.durability()).await;
-            made.map_err(|e| who_leads(setup, e))?
+            let made = made.map_err(|e| who_leads(setup, e))?;
+            if let Some(crew) = &setup.crew {
+                blueprint::fill(&made, crew).await?;
+            }
+            made
         }
     };
     let stop = CancellationToken::new();

@@ -16,6 +16,7 @@ use crate::model::registry::{ModelRef, ModelSetupError, choose};
 use crate::model::scripted::gates::Gates;
 use crate::store::paths::{HOME_VARIABLE, Paths};
 use crate::team::session::TeamTitle;
+use crate::wire::blueprint::BlueprintTask;
 use crate::wire::definition::AgentDefinition;
 use crate::wire::error::ExitKind;
 use crate::wire::settings::Durability;
@@ -33,6 +34,10 @@ pub struct Crew {
     pub description: String,
     /// The kinds of its members.
     pub roles: Vec<AgentDefinition>,
+    /// What stands in its task list from the start.
+    pub tasks: Vec<BlueprintTask>,
+    /// What it is to do.
+    pub task: String,
 }
 
 /// The start of a command.

@@ -77,6 +77,8 @@ pub struct NewTask {
     pub description: String,
     /// The subject while it is done.
     pub active_form: Option<String>,
+    /// Whose it is from the start. Nobody tells them: they are offered it once they are idle.
+    pub owner: Option<AgentName>,
     /// What it waits for.
     pub blocked_by: Vec<TaskId>,
     /// Whatever else is noted; an object.
@@ -118,11 +120,12 @@ pub fn create(team: &TeamPaths, new: NewTask, by: &AgentName) -> Result<Option<T
             description: new.description,
             active_form: new.active_form,
             status: TaskStatus::Pending,
-            owner: None,
+            owner: new.owner,
             blocks: Vec::new(),
             blocked_by: Vec::new(),
             metadata: new.metadata,
             note: None,
+            assigned_at: None,
             created_by: by.clone(),
             created_at: now.clone(),
             updated_at: now,
@@ -153,6 +156,18 @@ pub fn list(team: &TeamPaths) -> Result<(Vec<Task>, Vec<StoreError>), StoreError
 pub fn open_blockers(tasks: &[Task], task: &Task) -> Vec<TaskId> {
     let waits = |id: &&TaskId| tasks.iter().any(|t| t.id == **id && t.status != TaskStatus::Completed);
     task.blocked_by.iter().filter(waits).copied().collect()
+}
+
+/// Whether a task can begin and its owner has not been told so: it was theirs from the start, or something it
+/// waited for was completed after it was given to them.
+pub fn can_begin_untold(tasks: &[Task], task: &Task) -> bool {
+    let waited = |t: &&Task| task.blocked_by.contains(&t.id);
+    task.status == TaskStatus::Pending
+        && open_blockers(tasks, task).is_empty()
+        && task
+            .assigned_at
+            .as_ref()
+            .is_none_or(|assigned| tasks.iter().filter(waited).any(|blocker| blocker.updated_at >= *assigned))
 }
 
 /// A change that was made.
@@ -203,6 +218,9 @@ pub fn update(
             entry(all, id)?.owner = None;
         }
         let task = entry(all, id)?;
+        if task.owner != before.owner {
+            task.assigned_at = task.owner.as_ref().map(|_| clock::now());
+        }
         if let Some(status) = change.status {
             if status == TaskStatus::Completed && task.owner.is_none() {
                 task.owner = Some(who.clone());
@@ -283,6 +301,7 @@ pub fn release(team: &TeamPaths, owner: &AgentName, note: &str) -> Result<Option
             let task = entry(all, *id)?;
             task.status = TaskStatus::Pending;
             task.owner = None;
+            task.assigned_at = None;
             task.note = Some(note.to_owned());
             task.updated_at = clock::now();
         }

@@ -108,6 +108,9 @@ pub struct Task {
     /// What happened to it that its owner should know: whom it was taken from, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// When its owner got it and was told so; absent for one that was somebody's from the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned_at: Option<Timestamp>,
     /// Who made it.
     pub created_by: AgentName,
     /// When.

@@ -122,6 +122,36 @@ async fn what_is_new_is_kept_and_told() {
 }
 
 #[tokio::test]
+async fn what_others_have_committed_and_was_only_looked_at_is_not_new() {
+    let repository = Repository::new("p");
+    let (nursery, top) = (&repository.nursery, &repository.top);
+    git(top, &["checkout", "-q", "-b", "other"]);
+    fs::write(top.join("a.txt"), "theirs\n").expect("writes");
+    git(top, &["commit", "-q", "-am", "theirs"]);
+    git(top, &["checkout", "-q", "main"]);
+
+    let tree = repository.made().await;
+    git(&tree.path, &["checkout", "-q", "--detach", "other"]);
+    assert_eq!(nursery.finish(&tree).await, Ending::Removed);
+    assert!(repository.is_clean(&tree));
+
+    // Nobody else holds it any more.
+    let tree = repository.made().await;
+    git(&tree.path, &["checkout", "-q", "--detach", "other"]);
+    git(top, &["branch", "-q", "-D", "other"]);
+    assert_eq!(nursery.finish(&tree).await, Ending::Kept("1 commit".to_owned()));
+    git(&tree.path, &["branch", "-q", "other"]);
+    assert_eq!(nursery.finish(&tree).await, Ending::Removed);
+
+    // The same commit, and one on top of it that a branch of the agent's holds: that one is its work.
+    let tree = repository.made().await;
+    git(&tree.path, &["checkout", "-q", "-b", "mine", "other"]);
+    fs::write(tree.path.join("a.txt"), "mine\n").expect("writes");
+    git(&tree.path, &["commit", "-q", "-am", "mine"]);
+    assert_eq!(nursery.finish(&tree).await, Ending::Kept("2 commits".to_owned()));
+}
+
+#[tokio::test]
 async fn a_removal_follows_no_links() {
     let repository = Repository::new("p");
     let tree = repository.made().await;

@@ -1,5 +1,6 @@
 //! Isolation: subagents, background agents and teammates in git worktrees of their own.
 
+use crate::support::git::git;
 use crate::support::model_server::{ModelServer, Part, call_as, gate, prompt, say};
 use crate::support::wait::until;
 use crate::support::world::World;
@@ -7,18 +8,6 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
-
-fn git(dir: &Path, args: &[&str]) -> String {
-    let done = Command::new("git")
-        .current_dir(dir)
-        .args(["-c", "user.name=t", "-c", "user.email=t@example.org"])
-        .args(args)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .output()
-        .expect("git runs");
-    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8_lossy(&done.stdout).trim_end().to_owned()
-}
 
 /// A world whose project is a repository with one commit.
 fn repository(server: &ModelServer) -> World {

@@ -192,3 +192,23 @@ async fn seed(parent: &Arc<AgentCore>, at: &Arc<Snapshot>) -> Result<Seed, Strin
         receipt: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::definitions::main_agent;
+
+    #[test]
+    fn a_fork_has_two_hundred_rounds_and_nothing_of_its_own_to_render() {
+        let own = AgentDefinition {
+            max_turns: Some(3),
+            disallowed_tools: vec!["Bash".to_owned()],
+            omit_instructions: true,
+            ..main_agent()
+        };
+        let fork = definition(&own);
+        assert_eq!((fork.name.as_str(), fork.max_turns), ("fork", Some(200)));
+        assert_eq!((fork.system_prompt.as_str(), fork.disallowed_tools.len()), ("", 0));
+        assert!(fork.omit_instructions, "what it was given stays as its parent has it");
+    }
+}

@@ -92,6 +92,9 @@ fn a_blueprint_of_ones_own_is_read_with_its_roles() {
         name: name.to_owned(),
         role: "a".to_owned(),
         duty: duty.to_owned(),
+        model: None,
+        permission_mode: None,
+        isolation: None,
     };
     assert_eq!(team.blueprint.members, [member("Anna", "first"), member("bert", "second")]);
     assert_eq!(team.roles.iter().map(|role| role.name.as_str()).collect::<Vec<_>>(), ["a"]);
@@ -148,7 +151,10 @@ fn what_is_wrong_is_named_with_file_line_and_reason() {
 fn a_blueprint_that_is_not_there_is_answered_with_those_that_are() {
     let error = find("revue", Path::new("/")).expect_err("none");
     assert_eq!(error.report.message, "there is no blueprint \"revue\"");
-    assert_eq!(error.report.hint, "these ship: demo, review; a file is named with its path");
+    assert_eq!(
+        error.report.hint,
+        "these ship: demo, review, feature, investigate; a file is named with its path"
+    );
     let error = find("no/such.toml", Path::new("/nowhere")).expect_err("none");
     assert_eq!(error.report.message, "/nowhere/no/such.toml: there is no such file");
 }

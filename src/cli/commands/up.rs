@@ -10,7 +10,9 @@ use crate::cli::input::Prompts;
 use crate::cli::setup::{Crew, Setup};
 use crate::cli::{headless, out, repl};
 use crate::store::slug;
+use crate::wire::blueprint::{Blueprint, BlueprintBudget};
 use crate::wire::error::ExitKind;
+use crate::wire::settings::LimitSettings;
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -52,7 +54,9 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
     }
     let prompt = team.lead_prompt(&task);
     let name = free_name(&setup, &team.blueprint.name)?;
-    setup.crew = Some(Crew { name, description: team.blueprint.description, roles: team.roles });
+    let (roles, Blueprint { description, budget, tasks, .. }) = (team.kinds(), team.blueprint);
+    within(&mut setup.loaded.settings.limits, &budget);
+    setup.crew = Some(Crew { name, description, roles, tasks, task });
     let watched = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if watched && !args.print {
         return repl::run(&setup, Some(prompt), None).await;
@@ -71,6 +75,14 @@ fn scripted(team: &Team, given: &str, cwd: &Path) -> Result<String, CliError> {
             format!("festoon {}, or name a model with --model", team.blueprint.name),
         )),
     }
+}
+
+/// The blueprint's budget holds where neither the command line nor a setting says otherwise.
+fn within(limits: &mut LimitSettings, budget: &BlueprintBudget) {
+    limits.max_tokens_total = limits.max_tokens_total.or(budget.max_tokens_total);
+    limits.max_cost = limits.max_cost.or(budget.max_cost);
+    limits.max_agents = limits.max_agents.or(budget.max_agents);
+    limits.max_agents_total = limits.max_agents_total.or(budget.max_agents_total);
 }
 
 /// The team's name, with a number when there is such a team already.

@@ -1,7 +1,7 @@
-//! Offering free tasks to idle teammates: a typed event, each task once to each teammate.
+//! Offering tasks to idle teammates: a typed event, each task once to each teammate.
 
 use super::Work;
-use crate::store::tasks::open_blockers;
+use crate::store::tasks::{can_begin_untold, open_blockers};
 use crate::team::lifecycle::Lifecycle;
 use crate::team::mailbox::{FileMailbox, Sender};
 use crate::team::tasks::TaskDesk;
@@ -25,7 +25,8 @@ pub(super) struct Offers {
 }
 
 impl Work {
-    /// Gives each idle teammate that has no task the lowest free one it was not offered before.
+    /// Tells each idle teammate once of each task of its own that can begin; one that has no task is offered the
+    /// lowest free one it was not offered before.
     pub(super) async fn offer_tasks(&mut self) {
         let mut idle: Vec<AgentName> =
             self.members.iter().filter(|(_, c)| c.life.is_idle()).map(|(name, _)| name.clone()).collect();
@@ -52,28 +53,35 @@ impl Work {
         let mut free: Vec<&Task> =
             tasks.iter().filter(|task| is_free(&tasks, task) && !considered.contains(&task.id)).collect();
         for name in &idle {
-            if tasks.iter().any(|t| t.owner.as_ref() == Some(name) && t.status != TaskStatus::Completed) {
-                continue;
-            }
             let Some(charge) = self.members.get_mut(name) else { continue };
             if charge.offers.considered(&charge.life).is_some() {
                 continue;
             }
-            let Some(at) = free.iter().position(|task| !charge.offers.had.contains(&task.id)) else {
+            let own: Vec<&Task> = tasks.iter().filter(|task| is_open_of(task, name)).collect();
+            if own.iter().any(|task| task.status == TaskStatus::InProgress) {
                 continue;
+            }
+            let is_new = |task: &&Task| !charge.offers.had.contains(&task.id);
+            let (task, offer) = if own.is_empty() {
+                let Some(at) = free.iter().position(is_new) else { continue };
+                (free.remove(at), true)
+            } else {
+                let can_begin = |task: &&&Task| is_new(task) && can_begin_untold(&tasks, task);
+                let Some(task) = own.iter().find(can_begin) else { continue };
+                (*task, false)
             };
-            let task = free.remove(at);
             charge.offers.had.insert(task.id);
             charge.offers.last = Some((task.id, charge.offers.turns));
             let incarnation = charge.spec.incarnation;
-            let offer = TaskAssignment {
+            let assignment = TaskAssignment {
                 task_id: task.id,
                 subject: task.subject.clone(),
                 by: SYSTEM.to_owned(),
-                offer: true,
+                offer,
             };
-            let text = format!("Task {} is free: {}", task.id, task.subject);
-            let sent = match Draft::frame(FrameType::TaskAssignment, text, &offer) {
+            let what = if offer { "is free" } else { "is yours and can begin" };
+            let text = format!("Task {} {what}: {}", task.id, task.subject);
+            let sent = match Draft::frame(FrameType::TaskAssignment, text, &assignment) {
                 Ok(draft) => {
                     let system = FileMailbox::new(team.clone(), AgentName::system(), 1, None);
                     system.post(name, draft, Sender::Trusted).await.map(drop).map_err(|e| e.what)
@@ -92,6 +100,10 @@ impl Work {
         let is_old = changed.elapsed().is_ok_and(|age| age > SAME_TIME);
         self.offers.seen = is_old.then_some((changed, idle));
     }
+}
+
+fn is_open_of(task: &Task, owner: &AgentName) -> bool {
+    task.owner.as_ref() == Some(owner) && task.status != TaskStatus::Completed
 }
 
 fn is_free(tasks: &[Task], task: &Task) -> bool {

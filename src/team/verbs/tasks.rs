@@ -129,6 +129,7 @@ impl TaskTool {
             active_form: input.active_form,
             blocked_by: input.blocked_by,
             metadata: input.metadata,
+            ..NewTask::default()
         };
         let task = self.desk.create(new).await.map_err(|e| say(&e))?;
         Ok(format!("Task {} is on the list: {}", task.id, task.subject))

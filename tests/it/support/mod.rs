@@ -1,5 +1,6 @@
 //! What the tests stand on: a world of their own, the binary in it, a model server, and looks at files.
 
+pub mod git;
 pub mod mcp_server;
 pub mod model_server;
 pub mod panes;

@@ -8,7 +8,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Arc;
+
+/// Names the directory in which exchanges are kept.
+const EXCHANGES: &str = "FESTOON_TEST_EXCHANGES";
 
 /// Serves one connection until the client or the reply ends it.
 pub fn serve(stream: TcpStream, shared: &Shared) {
@@ -140,7 +144,11 @@ fn message(out: &mut TcpStream, shared: &Shared, request: &Request, parts: &[Par
         if whole {
             state.usage.push((request.body["model"].as_str().unwrap_or_default().to_owned(), usage.clone()));
         }
-        reply::stream(parts, &blocks, &request.body["model"], &id, &usage)
+        let stream = reply::stream(parts, &blocks, &request.body["model"], &id, &usage);
+        if whole && let Some(dir) = std::env::var_os(EXCHANGES) {
+            keep(Path::new(&dir), request, &stream.steps)?;
+        }
+        stream
     };
     out.write_all(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\n\
@@ -171,6 +179,18 @@ fn message(out: &mut TcpStream, shared: &Shared, request: &Request, parts: &[Par
             Ok(false)
         }
     }
+}
+
+/// Writes a request and the whole stream that answers it, for `scripts/sdk-check`.
+fn keep(dir: &Path, request: &Request, steps: &[Step]) -> io::Result<()> {
+    let bytes = steps.iter().filter_map(|step| match step {
+        Step::Bytes(bytes) => Some(bytes.as_slice()),
+        Step::Gate(_) => None,
+    });
+    let stream = bytes.collect::<Vec<_>>().concat();
+    let exchange = json!({ "request": request.body, "stream": String::from_utf8_lossy(&stream) });
+    let file = format!("{}-{}.json", std::process::id(), uuid::Uuid::now_v7());
+    std::fs::write(dir.join(file), exchange.to_string())
 }
 
 fn error_body(kind: &str, message: &str) -> String {
