@@ -10,7 +10,7 @@ use crate::store::tasks::NewTask;
 use crate::store::{atomic, slug};
 use crate::team::context;
 use crate::team::tasks::TaskDesk;
-use crate::wire::blueprint::{Blueprint, BlueprintMember, BlueprintTask, MEMBERS, TASK, TASKS};
+use crate::wire::blueprint::{Blueprint, BlueprintMember, MEMBERS, TASK, TASKS};
 use crate::wire::definition::{AgentDefinition, Isolation};
 use crate::wire::error::ExitKind;
 use crate::wire::ids::AgentName;
