@@ -2,7 +2,8 @@
 //!
 //! Requests in flight when a budget is reached are finished, and none is begun (contract §16), so what is
 //! used may pass the budget by what was under way. The refusal names the limit, who used it, and how to
-//! raise it.
+//! raise it. What could not be written into the ledger is owed to it: under a bound nothing more is begun
+//! until it stands there, so that a ledger nobody can write never makes a budget endless.
 
 use super::context::AgentContext;
 use super::limits::{LimitError, Shared};
@@ -11,6 +12,7 @@ use crate::store::error::StoreError;
 use crate::wire::ledger::{LedgerFile, Used};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use tokio::sync::Mutex;
 
 /// Agents that a refusal names.
 const NAMED: usize = 8;
@@ -52,29 +54,93 @@ pub struct LimitReached {
     pub hint: String,
 }
 
+/// What one response has used, as the ledger counts it.
+#[derive(Debug, Clone)]
+struct Counted {
+    agent: String,
+    label: String,
+    model: String,
+    used: Used,
+}
+
+impl Counted {
+    fn add_to(&self, file: &mut LedgerFile) {
+        file.count(&self.agent, &self.label, &self.model, self.used);
+    }
+}
+
 /// The budget of a session.
 pub struct Budget {
     shared: Shared,
+    /// What was used and could not be written, oldest first.
+    owed: Mutex<Vec<Counted>>,
 }
 
 impl Budget {
     /// The budget that this ledger keeps.
     pub fn new(shared: Shared) -> Self {
-        Self { shared }
+        Self { shared, owed: Mutex::default() }
     }
 
     /// Whether one more request may begin.
+    ///
+    /// # Errors
+    /// The limit that is reached; or why the ledger cannot be read, or, under a bound on tokens or money,
+    /// not be written.
     pub async fn admit(&self) -> Result<(), LimitError> {
+        self.settled().await?;
         match reached(&self.ledger().await?) {
             Some(limit) => Err(limit.into()),
             None => Ok(()),
         }
     }
 
-    /// Counts what a response has used.
+    /// Counts what a response has used. After an error it is owed, and counted as soon as that can be.
+    ///
+    /// # Errors
+    /// When the ledger cannot be written.
     pub async fn count(&self, agent: &AgentContext, model: &str, used: Used) -> Result<(), StoreError> {
-        let (id, label, model) = (agent.id().to_string(), agent.label().to_owned(), model.to_owned());
-        self.shared.with(move |ledger| ledger.count(&id, &label, &model, used)).await
+        let label = agent.label().to_owned();
+        let counted = Counted { agent: agent.id().to_string(), label, model: model.to_owned(), used };
+        let mut owed = self.owed.lock().await;
+        owed.push(counted);
+        self.pay(&mut owed).await
+    }
+
+    /// Writes what is still owed.
+    ///
+    /// # Errors
+    /// When the ledger cannot be written although it keeps a bound on tokens or money, or cannot be read.
+    pub async fn settled(&self) -> Result<(), StoreError> {
+        let mut owed = self.owed.lock().await;
+        match self.pay(&mut owed).await {
+            Err(error) if is_bounded(&self.ledger().await?) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the ledger says, with what is owed to it.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub async fn whole(&self) -> Result<LedgerFile, StoreError> {
+        let owed = self.owed.lock().await;
+        let mut file = self.ledger().await?;
+        owed.iter().for_each(|one| one.add_to(&mut file));
+        Ok(file)
+    }
+
+    async fn pay(&self, owed: &mut Vec<Counted>) -> Result<(), StoreError> {
+        if owed.is_empty() {
+            return Ok(());
+        }
+        let all = owed.clone();
+        let count = move |file: &mut LedgerFile| {
+            all.iter().for_each(|one| one.add_to(file));
+        };
+        self.change(count).await?;
+        owed.clear();
+        Ok(())
     }
 
     /// What the ledger says now.
@@ -94,6 +160,10 @@ impl Budget {
     pub fn changed(&self) -> BoxFuture<'static, ()> {
         self.shared.changed()
     }
+}
+
+fn is_bounded(file: &LedgerFile) -> bool {
+    file.limits.max_tokens_total.is_some() || file.limits.max_cost.is_some()
 }
 
 /// The budget that is used up, if one is.

@@ -9,8 +9,10 @@ use crate::agent::context::AgentContext;
 use crate::agent::runtime::Runtime;
 use crate::agent::tally::ModelUse;
 use crate::model::prices::PriceTable;
+use crate::store::error::StoreError;
 use crate::store::{ledger, run};
 use crate::team::context::Team;
+use crate::team::session;
 use crate::wire::error::ExitKind;
 use crate::wire::ids::{AgentId, AgentName, SessionId};
 use crate::wire::ledger::{Bounds, LedgerFile, Used};
@@ -163,11 +165,12 @@ pub async fn so_far(runtime: &Runtime) -> Result<(Spent, Bounds), CliError> {
     Ok((Spent::of(file.models), file.limits))
 }
 
-/// Keeps the ledger beside the session's transcripts when its team is removed, so that a later run counts on.
-pub async fn keep(runtime: &Runtime, lead: &AgentContext, file: LedgerFile) -> Result<(), CliError> {
+/// Removes the team when nobody needed it. Its ledger is kept beside the session's transcripts, so that a
+/// later run counts on; a team whose ledger cannot be kept stays.
+pub async fn leave(runtime: &Runtime, lead: &AgentContext, team: &Team) -> Result<(), StoreError> {
     let path = runtime.paths.project(&lead.session_cwd).ledger(&lead.session);
-    let target = path.clone();
-    Ok(runtime.disk.run(&path, move || ledger::keep(&target, &file)).await?)
+    let file = runtime.budget.whole().await?;
+    session::remove_if_unused(team, move || ledger::keep(&path, &file)).await.map(drop)
 }
 
 #[cfg(test)]

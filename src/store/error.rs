@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The system refused.
-    #[error("cannot {doing} {}: {source}", path.display())]
+    #[error("{}", could_not(doing, path, source))]
     Io {
         /// What was tried: `read`, `write`, `append to` …
         doing: &'static str,
@@ -135,6 +135,21 @@ pub enum StoreError {
     },
 }
 
+/// What the system refused. Whatever was to be done, on a read-only file system it was to write.
+fn could_not(doing: &str, path: &Path, source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            format!("cannot write to {}: it is on a read-only file system", path.display())
+        }
+        _ => format!("cannot {doing} {}: {source}", path.display()),
+    }
+}
+
+/// The file that limits and budgets stand in.
+const LEDGER: &str = "ledger.json";
+const KEEPS_BUDGETS: &str =
+    "limits and budgets are kept in this file: mend it or make room for it, or move it away to count anew";
+
 fn names(known: &[AgentName]) -> String {
     if known.is_empty() {
         return "no members".to_owned();
@@ -164,12 +179,22 @@ impl StoreError {
     /// As it is shown: a stable word, a sentence, what to do.
     pub fn report(&self) -> ErrorReport {
         let (kind, hint) = match self {
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                ("disk", "set FESTOON_HOME to a directory that can be written")
+            }
+            Self::Io { path, .. } if path.ends_with(LEDGER) => ("disk", KEEPS_BUDGETS),
+            Self::Corrupt { path, .. } | Self::NotOurs { path, .. } | Self::Invalid { path, .. }
+                if path.ends_with(LEDGER) =>
+            {
+                ("corrupt", KEEPS_BUDGETS)
+            }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 ("disk", "free some space and try again")
             }
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                ("disk", "check who may write the state directory (`festoon paths` prints it)")
-            }
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => (
+                "disk",
+                "check who may write the state directory (`festoon paths` prints it), or set FESTOON_HOME to one of yours",
+            ),
             Self::Io { .. } => ("disk", "`festoon paths` prints where the state is"),
             Self::LockTimeout { .. } => ("locked", "another program holds the lock; try again"),
             Self::NoSuchMember { .. } => ("not_found", "`festoon ps` lists who can be written to"),

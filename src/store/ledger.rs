@@ -10,7 +10,7 @@ use super::atomic;
 use super::error::StoreError;
 use super::lock::{self, Missing, Patience};
 use super::paths::TeamPaths;
-use crate::wire::ledger::{Bounds, Holder, LEDGER_VERSION, LedgerFile, Used};
+use crate::wire::ledger::{Bounds, Holder, LEDGER_VERSION, LedgerFile};
 use crate::wire::open::Open;
 use crate::wire::run::ProcessId;
 use crate::wire::settings::Durability;
@@ -134,20 +134,15 @@ impl Ledger {
         })
     }
 
-    /// Counts one response.
-    pub fn count(&self, agent: &str, label: &str, model: &str, used: Used) -> Result<Option<()>, StoreError> {
-        self.update(|file| file.count(agent, label, model, used))
-    }
-
     fn write(&self, file: &Open<LedgerFile>) -> Result<(), StoreError> {
-        let bytes = atomic::pretty(&self.file(), file)?;
-        atomic::replace_locked(
-            &self.file(),
-            &self.team.dir().join(".ledger.tmp"),
-            &bytes,
-            Durability::Process,
-        )
-        .map(drop)
+        let (path, temp) = (self.file(), self.team.dir().join(".ledger.tmp"));
+        let bytes = atomic::pretty(&path, file)?;
+        let written = atomic::replace_locked(&path, &temp, &bytes, Durability::Process);
+        // Its temporary file is nobody's business.
+        written.map(drop).map_err(|error| match error {
+            StoreError::Io { source, .. } => StoreError::io("write", &path, source),
+            other => other,
+        })
     }
 }
 

@@ -167,8 +167,15 @@ pub fn open_unwatched(
     })
 }
 
-/// Removes a session's team unless it had a member, a task, an ask or mail; says whether it did.
-pub async fn remove_if_unused(team: &Team) -> Result<bool, StoreError> {
+/// Removes a session's team unless it had a member, a task, an ask or mail; says whether it did. `keep` runs
+/// right before that; when it fails, the team stays.
+///
+/// # Errors
+/// Of `keep`, or when the team cannot be read or removed.
+pub async fn remove_if_unused(
+    team: &Team,
+    keep: impl Fn() -> Result<(), StoreError> + Send + 'static,
+) -> Result<bool, StoreError> {
     let (paths, inbox) = (team.paths.clone(), team.inbox(&AgentName::team_lead()));
     let dir = paths.dir();
     team.disk
@@ -179,6 +186,7 @@ pub async fn remove_if_unused(team: &Team) -> Result<bool, StoreError> {
             if had_members || had_tasks || !asks::list(&paths)?.is_empty() || inbox.counts()?.last_seq > 0 {
                 return Ok(false);
             }
+            keep()?;
             Roster::remove_team(&paths)?;
             Ok(true)
         })

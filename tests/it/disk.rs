@@ -70,6 +70,79 @@ fn on_a_small_disk(world: &World, size: &str, args: &[&str]) -> Option<std::proc
     Some(output)
 }
 
+/// Runs the binary while the state root cannot be written.
+fn on_a_read_only_root(world: &World, args: &[&str]) -> Option<std::process::Output> {
+    let mount =
+        "mount --bind \"$FESTOON_HOME\" \"$FESTOON_HOME\" && mount -o remount,ro,bind \"$FESTOON_HOME\"";
+    let tried = Command::new("unshare")
+        .args(["-m", "sh", "-c", &format!("{mount} && ! touch \"$FESTOON_HOME/x\"")])
+        .env_clear()
+        .envs(&world.env)
+        .output();
+    if !tried.is_ok_and(|o| o.status.success()) {
+        return None;
+    }
+    let script = format!("{mount} && exec \"$@\" </dev/null");
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_festoon")])
+        .args(args)
+        .current_dir(&world.project)
+        .env_clear()
+        .envs(&world.env)
+        .output()
+        .expect("runs");
+    Some(output)
+}
+
+#[test]
+fn a_read_only_root_can_be_looked_at_and_says_what_to_do_when_it_must_be_written() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.on(prompt("ID:lead"), [[start("s", "anna", "ID:anna")].into(), say("Ok.").into()]);
+    server.always(prompt("ID:lead"), say("Ok."));
+    server.always(prompt("ID:anna"), say("Done."));
+    world.festoon(["-p", "ID:lead", "--session-id", "s1"]).run().code(0);
+    let team = world.team().file_name().and_then(|name| name.to_str()).expect("UTF-8").to_owned();
+    let inbox = format!("{team}/team-lead");
+    let looks: [&[&str]; 9] = [
+        &["ps", "--all"],
+        &["ps", "--json"],
+        &["team", "list"],
+        &["team", "show", &team],
+        &["inbox", "list"],
+        &["inbox", "show", &inbox],
+        &["log", "list"],
+        &["log", "show", "s1"],
+        &["task", "list", "--team", &team],
+    ];
+    for args in looks {
+        let Some(output) = on_a_read_only_root(&world, args) else {
+            skip("nothing can be mounted here");
+            return;
+        };
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!((output.status.code(), err.as_ref()), (Some(0), ""), "{args:?}: {out}");
+    }
+    let writes: [&[&str]; 4] = [
+        &["-p", "hi"],
+        &["-p", "hi", "--resume", "s1"],
+        &["team", "delete", &team],
+        &["task", "add", "x", "--team", &team],
+    ];
+    for args in writes {
+        let output = on_a_read_only_root(&world, args).expect("mounts");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {err}");
+        let home = world.home.display();
+        assert!(err.contains("annot write to ") && err.contains(&format!("{home}")), "{args:?}: {err}");
+        assert!(err.contains("read-only file system"), "{args:?}: {err}");
+        assert!(
+            err.contains("hint: Set FESTOON_HOME to a directory that can be written."),
+            "{args:?}: {err}"
+        );
+    }
+}
+
 #[test]
 fn a_full_disk_ends_the_run_with_a_sentence_and_whole_files() {
     let server = ModelServer::start();

@@ -379,3 +379,108 @@ fn what_a_provider_tells_one_process_holds_the_others() {
     let told = out.lines().filter(|l| l.contains(r#""subtype":"retry""#)).count();
     assert_eq!(told, 1, "{out}");
 }
+
+/// A run that is held in the middle of its first answer.
+fn held(server: &ModelServer, world: &World, id: &str, args: &[&str]) -> crate::support::run::Running {
+    server.on(prompt(id), [[gate(id), say("I look."), look("g")].into(), say("There.").into()]);
+    let running = world.festoon(["-p", id, "--output-format", "json"]).args(args).start();
+    server.reached(id);
+    running
+}
+
+#[test]
+fn a_budget_whose_ledger_cannot_be_written_begins_nothing_more() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let budget = ["--max-tokens-total", "1000000", "--session-id", "s1"];
+    let running = held(&server, &world, "ID:bound", &budget);
+    let file = world.team().join("ledger.json");
+    // The ledger can be read still, and not be replaced.
+    let blocker = world.team().join(".ledger.tmp");
+    std::fs::create_dir_all(blocker.join("x")).expect("dir");
+    server.open("ID:bound");
+    let done = running.wait();
+    done.code(1);
+    let result = done.result();
+    assert_eq!(result["subtype"], "error_during_execution");
+    let error = &result["error"];
+    assert_eq!(error["kind"], "disk", "{error}");
+    let message = error["message"].as_str().expect("text");
+    assert!(message.starts_with(&format!("cannot write {}: ", file.display())), "{message}");
+    assert!(error["hint"].as_str().expect("text").contains("budgets are kept in this file"), "{error}");
+    assert_eq!(server.of("ID:bound").len(), 1, "none was begun");
+    // Nothing was forgotten: what could not be written into the team's ledger is kept with the session.
+    let again = world
+        .festoon(["-p", "ID:again", "--resume", "s1", "--max-tokens-total", "1", "--output-format", "json"])
+        .run();
+    limited(&again, "--max-tokens-total");
+    assert_eq!(server.of("ID:bound").len(), 1);
+}
+
+#[test]
+fn a_last_answer_that_could_not_be_counted_is_no_success() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.on(prompt("ID:last"), [[gate("last"), say("Done.")].into()]);
+    let running =
+        world.festoon(["-p", "ID:last", "--output-format", "json", "--max-tokens-total", "99999"]).start();
+    server.reached("last");
+    std::fs::create_dir_all(world.team().join(".ledger.tmp/x")).expect("dir");
+    server.open("last");
+    let done = running.wait();
+    done.code(1);
+    let result = done.result();
+    assert_eq!((&result["result"], &result["is_error"]), (&json!("Done."), &json!(true)));
+    assert!(result["error"]["message"].as_str().is_some_and(|m| m.contains("ledger.json")), "{result}");
+}
+
+#[test]
+fn without_a_budget_a_ledger_that_cannot_be_written_stops_nobody() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let running = held(&server, &world, "ID:free", &[]);
+    let blocker = world.team().join(".ledger.tmp");
+    std::fs::create_dir_all(blocker.join("x")).expect("dir");
+    server.open("ID:free");
+    let done = running.wait();
+    done.code(0);
+    assert_eq!(done.result()["result"], "There.");
+    assert!(done.stderr.contains("was not counted"), "{}", done.stderr);
+}
+
+#[test]
+fn a_ledger_that_cannot_be_read_is_never_zero() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.on(prompt("ID:lead"), [say("One.").into()]);
+    let budget = ["--max-tokens-total", "1000000", "--output-format", "json"];
+    world.festoon(["-p", "ID:lead", "--session-id", "s1"]).args(budget).run().code(0);
+    let session = world.sessions()[0].with_extension("");
+    let ledger = session.join("ledger.json");
+    let good = std::fs::read(&ledger).expect("kept");
+    let spoil: [(&str, &dyn Fn()); 3] = [
+        ("damaged", &|| std::fs::write(&ledger, "{\"version\":1").expect("writes")),
+        ("version 9", &|| {
+            std::fs::write(&ledger, r#"{"version":9,"limits":{"maxAgents":1,"maxAgentsTotal":1}}"#)
+                .expect("writes")
+        }),
+        ("directory", &|| {
+            std::fs::remove_file(&ledger).expect("removes");
+            std::fs::create_dir(&ledger).expect("dir");
+        }),
+    ];
+    for (word, spoil) in spoil {
+        spoil();
+        let done = world.festoon(["-p", "ID:more", "--resume", "s1"]).args(budget).run();
+        done.code(1);
+        let error = done.error();
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains(ledger.to_str().expect("UTF-8")) && message.contains(word), "{error}");
+        assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("move it away")), "{error}");
+    }
+    assert_eq!(server.requests().len(), 1);
+    std::fs::remove_dir(&ledger).expect("removes");
+    std::fs::write(&ledger, good).expect("writes");
+    server.on(prompt("ID:lead"), [say("Two.").into()]);
+    world.festoon(["-p", "ID:more", "--resume", "s1"]).args(budget).run().code(0);
+}

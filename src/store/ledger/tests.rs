@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::tests::team::Team;
+use crate::wire::ledger::Used;
 use crate::wire::settings::LimitSettings;
 use crate::wire::usage::{Money, Usage};
 
@@ -51,7 +52,7 @@ fn many_processes_get_each_place_and_each_count_once() {
                 for _ in 0..5 {
                     let used =
                         Used { usage: Usage { input_tokens: 1, ..Usage::default() }, cost: Money(Some(1.0)) };
-                    insist(|| ledger.count(&format!("a{n}"), "a", "m", used));
+                    insist(|| ledger.update(|file| file.count(&format!("a{n}"), "a", "m", used)));
                 }
                 (starts, places)
             }
@@ -128,7 +129,8 @@ fn an_operation_costs_the_same_after_much_history() {
     let ledger = begun(&team, &bounds(9, 1_000_000));
     let used = Used { usage: Usage { input_tokens: 1, ..Usage::default() }, cost: Money(Some(0.1)) };
     let count = |agents: std::ops::Range<usize>| {
-        agents.for_each(|n| insist(|| ledger.count(&format!("agent-{n}"), "a", "m", used)));
+        agents
+            .for_each(|n| insist(|| ledger.update(|file| file.count(&format!("agent-{n}"), "a", "m", used))));
         std::fs::metadata(ledger.file()).expect("is there").len()
     };
     let early = count(0..300);
