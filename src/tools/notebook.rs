@@ -122,7 +122,8 @@ impl<'a> Notebook<'a> {
         }
         let raw: Vec<&RawValue> =
             serde_json::from_str(file.cells.get()).map_err(|error| error.to_string())?;
-        let cells = raw.into_iter().map(|cell| Cell::read(text, cell)).collect::<Result<_, _>>()?;
+        let read = |(number, cell): (usize, &RawValue)| Cell::read(text, number, cell);
+        let cells = raw.into_iter().enumerate().map(read).collect::<Result<_, _>>()?;
         let Metadata { language_info, kernelspec } = file.metadata;
         let named = [language_info.name, kernelspec.language];
         Ok(Self {
@@ -139,6 +140,12 @@ impl<'a> Notebook<'a> {
         self.cells.get(index).and_then(|cell| cell.id.clone()).unwrap_or_else(|| format!("cell-{index}"))
     }
 
+    /// The numbers of all cells with this id; a notebook that was put together by hand may hold one twice.
+    pub(super) fn with_id(&self, id: &str) -> Vec<usize> {
+        let has = |index: &usize| self.cells[*index].id.as_deref() == Some(id);
+        (0..self.cells.len()).filter(has).collect()
+    }
+
     /// The number of the cell that is called so.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         let by_id = self.cells.iter().position(|cell| cell.id.as_deref() == Some(name));
@@ -148,8 +155,8 @@ impl<'a> Notebook<'a> {
 }
 
 impl Cell {
-    fn read(text: &str, raw: &RawValue) -> Result<Self, String> {
-        let wrong = |error: serde_json::Error| format!("a cell cannot be read: {error}");
+    fn read(text: &str, number: usize, raw: &RawValue) -> Result<Self, String> {
+        let wrong = |error: serde_json::Error| format!("cell {number} (from 0) cannot be read: {error}");
         let known: Known = serde_json::from_str(raw.get()).map_err(wrong)?;
         let members: RawMap = serde_json::from_str(raw.get()).map_err(wrong)?;
         Ok(Self {

@@ -128,6 +128,16 @@ fn target(shown: &str, notebook: &Notebook<'_>, input: &Input) -> Result<usize, 
     let Some(id) = input.cell_id.as_deref() else {
         return Err("`cell_id` is missing: which cell? Read shows the ids. Nothing was changed.".to_owned());
     };
+    let same = notebook.with_id(id);
+    if same.len() > 1 {
+        let numbers: Vec<String> = same.iter().map(|index| format!("cell-{index}")).collect();
+        return Err(format!(
+            "{shown} has {} cells with the id {id}, so nobody can tell which one is meant. Say it by its number: {}. \
+             Nothing was changed.",
+            same.len(),
+            numbers.join(" or ")
+        ));
+    }
     notebook.find(id).ok_or_else(|| {
         let known: Vec<String> =
             (0..notebook.cells.len().min(20)).map(|index| notebook.name(index)).collect();

@@ -244,6 +244,45 @@ async fn old_and_compact_notebooks_stay_as_they_are() {
 }
 
 #[tokio::test]
+async fn cells_that_share_an_id_or_are_none_are_not_edited() {
+    let place = Place::new();
+    let twice = r#"{"cells": [{"cell_type": "raw", "id": "a", "source": "1", "metadata": {}},
+ {"cell_type": "raw", "id": "b", "source": "2", "metadata": {}}, {"cell_type": "raw", "id": "a", "source": "3", "metadata": {}}],
+ "nbformat": 4, "nbformat_minor": 5, "metadata": {}}"#;
+    place.file("a.ipynb", twice);
+    read(&place, "a.ipynb").await;
+    for mode in ["replace", "insert", "delete"] {
+        let edit = json!({ "notebook_path": "a.ipynb", "cell_id": "a", "new_source": "x", "cell_type": "raw",
+                           "edit_mode": mode });
+        let text = place.err(&NotebookEdit, edit).await;
+        assert!(text.contains("2 cells with the id a") && text.contains("cell-0 or cell-2"), "{text}");
+        assert_eq!(content(&place, "a.ipynb"), twice);
+    }
+    place
+        .ok(&NotebookEdit, json!({ "notebook_path": "a.ipynb", "cell_id": "cell-2", "new_source": "x" }))
+        .await;
+    assert_eq!(content(&place, "a.ipynb").matches(r#""source": "x""#).count(), 1);
+    assert!(content(&place, "a.ipynb").contains(r#""source": "1""#));
+
+    for (cell, why) in [
+        ("7", "cell 1 (from 0) cannot be read: "),
+        (r#"{"id": "b", "source": "2"}"#, "cell 1 (from 0) cannot be read: missing field `cell_type`"),
+        (r#"{"cell_type": "raw", "id": 7, "source": "2"}"#, "cell 1 (from 0) cannot be read: "),
+        (r#"{"cell_type": "raw", "id": "b", "source": {}}"#, "cell 1 (from 0) cannot be read: "),
+    ] {
+        let text = format!(
+            r#"{{"cells": [{{"cell_type": "raw", "id": "a", "source": "1"}}, {cell}], "nbformat": 4, "metadata": {{}}}}"#
+        );
+        place.file("b.ipynb", &text);
+        read(&place, "b.ipynb").await;
+        let edit = json!({ "notebook_path": "b.ipynb", "cell_id": "a", "new_source": "x" });
+        let said = place.err(&NotebookEdit, edit).await;
+        assert!(said.contains(why), "{said}");
+        assert_eq!(content(&place, "b.ipynb"), text);
+    }
+}
+
+#[tokio::test]
 async fn an_edit_that_cannot_be_made_says_why() {
     let place = Place::new();
     place.file("a.ipynb", JUPYTER);
