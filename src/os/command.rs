@@ -134,7 +134,8 @@ fn name(number: i32) -> &'static str {
 /// What happens to a running command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandEvent {
-    /// Output; after `Exited`, that of processes it left behind.
+    /// Output; after `Exited`, that of processes it left behind. Once empty when its output is closed while its
+    /// input is kept open.
     Output(Vec<u8>),
     /// Standard error, when it is kept apart.
     Stderr(Vec<u8>),
@@ -164,6 +165,8 @@ pub struct RunningCommand {
     output: Option<Receiver>,
     /// Output that was written before the end and comes before `ended`.
     owed: usize,
+    /// Whether the end of its output is an event.
+    tells_end: bool,
     ended: Option<(Exit, bool)>,
     told: bool,
     force_at: Option<Instant>,
@@ -179,6 +182,7 @@ pub async fn start(spec: CommandSpec) -> Result<RunningCommand, OsError> {
     let failed = |why: String| OsError::Start { program: program.clone(), why };
     let line = line_of(&spec).map_err(|error| failed(error.to_string()))?;
     let mut running = spawn(&spec.guard, &program).map_err(|error| failed(error.to_string()))?;
+    running.tells_end = spec.input == StandardInput::Open;
     if let Some(lifeline) = &mut running.lifeline {
         // An error here means that the guard is gone, which its reports will tell.
         let _ = lifeline.write_all(&line).await;
@@ -232,6 +236,7 @@ fn spawn(path: &Path, program: &str) -> io::Result<RunningCommand> {
         buffer: Vec::new(),
         output: Some(Receiver::from_owned_fd(output.into_owned_fd()?)?),
         owed: 0,
+        tells_end: false,
         ended: None,
         told: false,
         force_at: None,
@@ -278,7 +283,12 @@ impl RunningCommand {
             };
             match happened {
                 Happened::Output(Ok(data)) if !data.is_empty() => return CommandEvent::Output(data),
-                Happened::Output(_) => self.output = None,
+                Happened::Output(_) => {
+                    self.output = None;
+                    if self.tells_end {
+                        return CommandEvent::Output(Vec::new());
+                    }
+                }
                 Happened::Report(Some(Report::Stderr { data })) => return CommandEvent::Stderr(data.0),
                 Happened::Report(Some(Report::Exited { code, signal, left })) => {
                     self.owed = self.output.as_ref().map_or(0, super::guard_loop::available);

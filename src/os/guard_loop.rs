@@ -7,6 +7,7 @@ use super::guard::GRACE;
 use super::guard_wire::{Bytes, GuardSpec, Order, Report};
 use super::process::{self, Signal};
 use crate::wire::run::ProcessId;
+use nix::unistd::dup2_stdout;
 use rustix::fs::MemfdFlags;
 use rustix::process::{WaitOptions, WaitStatus};
 use std::collections::HashSet;
@@ -304,6 +305,10 @@ fn start(spec: GuardSpec) -> io::Result<Started> {
         .stderr(errors)
         .process_group(0)
         .spawn()?;
+    if spec.open {
+        // So that whoever talks to the command sees it close its output.
+        dup2_stdout(File::open("/dev/null")?)?;
+    }
     // Not waited for through `child`: `reap` takes the status of everything.
     Ok(Started { pid: child.id(), stderr, input })
 }

@@ -11,6 +11,7 @@ pub mod config;
 mod content;
 mod failure;
 mod handler;
+mod lines;
 pub mod names;
 pub mod pool;
 mod schema;

@@ -200,6 +200,46 @@ fn a_server_that_dies_in_a_call_is_started_again_at_the_next() {
 }
 
 #[test]
+fn a_server_that_breaks_the_protocol_fails_its_call_at_once() {
+    let server = ModelServer::start();
+    let cases = [
+        ("huge", "it sent a line of more than 16 MiB, and no longer one is taken"),
+        ("broken", "it sent a message that is not valid JSON ("),
+        ("stranger", "it answered a request that was not made (id 4711)"),
+        ("mute", "it "),
+    ];
+    for (how, why) in cases {
+        let world = server.world();
+        let id = format!("ID:{how}");
+        let echo = call_as("echo", "mcp__fake__echo", json!({ "text": "x" }));
+        server.on(prompt(&id), [[echo].into(), say("done").into()]);
+        let began = std::time::Instant::now();
+        let bad = fake(&world, &[("FAKE_BAD", how)]);
+        world.festoon(["-p", &id, "--mcp-config", &bad]).args(FREE).run().code(0);
+        let (text, failed) = server.last_of(&id).result("echo");
+        let lost = format!("The connection to the MCP server fake was lost during the call: {why}");
+        assert!(failed && text.starts_with(&lost), "{how}: {text}");
+        // The limit of calls is minutes.
+        assert!(began.elapsed() < std::time::Duration::from_secs(40), "{how}: {:?}", began.elapsed());
+        world.all_gone();
+    }
+}
+
+#[test]
+fn a_server_that_never_stops_talking_is_answered_and_understood() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let echo = call_as("echo", "mcp__fake__echo", json!({ "text": "x" }));
+    server.on(prompt("ID:chat"), [[echo].into(), say("done").into()]);
+    world
+        .festoon(["-p", "ID:chat", "--mcp-config", &fake(&world, &[("FAKE_BAD", "chatter")])])
+        .args(FREE)
+        .run()
+        .code(0);
+    assert_eq!(server.last_of("ID:chat").result("echo"), ("after the chatter".to_owned(), false));
+}
+
+#[test]
 fn a_call_without_an_answer_ends_at_its_limit_and_is_cancelled() {
     let server = ModelServer::start();
     let world = server.world();

@@ -5,14 +5,12 @@
 //! ends (the guard sees to it). Remembers what the server last wrote to standard error, for messages, and
 //! the schemas of its tools as the bytes they came in.
 
+use super::lines::{Lines, Schemas};
 use crate::os::command::{
     self, CommandEvent, CommandSpec, Exit, RunningCommand, StandardError, StandardInput,
 };
 use crate::os::error::OsError;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::watch;
@@ -26,8 +24,6 @@ const CLOSE_GRACE: Duration = Duration::from_millis(1500);
 const TERM_GRACE: Duration = Duration::from_millis(1500);
 /// Bytes on the way in each direction.
 const PIPE: usize = 256 * 1024;
-/// Longest line whose schemas are kept as they came; the client takes no longer one either.
-const LONGEST_LINE: usize = 16 * 1024 * 1024;
 /// Standard error that is remembered, in bytes.
 const LAST_WORDS: usize = 2 * 1024;
 /// What is shown of it.
@@ -47,6 +43,7 @@ pub(super) struct Kept {
     exit: watch::Receiver<Option<Exit>>,
     gone: watch::Receiver<bool>,
     words: Arc<Mutex<Vec<u8>>>,
+    fault: Arc<OnceLock<String>>,
     /// The input schemas it has sent, by tool.
     pub schemas: Arc<Schemas>,
 }
@@ -61,11 +58,13 @@ impl Kept {
     /// How it ended and what it wrote last, for a message; waits a little for the end.
     pub async fn last_words(&self, patience: Duration) -> String {
         let mut exit = self.exit.clone();
+        let patience = if self.fault.get().is_some() { Duration::ZERO } else { patience };
         let exit = timeout(patience, exit.wait_for(Option::is_some)).await;
         let ended = match exit.as_ref().map(|exit| exit.as_ref().map(|exit| **exit)) {
             Ok(Ok(Some(exit))) => format!("it ended with {exit}"),
             _ => "it closed the connection".to_owned(),
         };
+        let ended = self.fault.get().cloned().unwrap_or(ended);
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&words);
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -97,45 +96,60 @@ pub(super) async fn start(
     let (gone, gone_seen) = watch::channel(false);
     let words = Arc::new(Mutex::new(Vec::new()));
     let schemas = Arc::new(Schemas::default());
-    let keeper = Keeper { command, exit, words: Arc::clone(&words), schemas: Arc::clone(&schemas) };
+    let fault = Arc::new(OnceLock::new());
+    let keeper = Keeper {
+        command,
+        exit,
+        words: Arc::clone(&words),
+        fault: Arc::clone(&fault),
+        schemas: Arc::clone(&schemas),
+    };
     tasks.spawn(async move {
         keeper.keep(ours, stop).await;
         gone.send_replace(true);
     });
-    Ok((Pipes { from, to }, Kept { exit: exit_seen, gone: gone_seen, words, schemas }))
+    Ok((Pipes { from, to }, Kept { exit: exit_seen, gone: gone_seen, words, fault, schemas }))
 }
 
 struct Keeper {
     command: RunningCommand,
     exit: watch::Sender<Option<Exit>>,
     words: Arc<Mutex<Vec<u8>>>,
+    /// What it did that ended the connection.
+    fault: Arc<OnceLock<String>>,
     schemas: Arc<Schemas>,
 }
 
 impl Keeper {
     async fn keep(mut self, ours: DuplexStream, stop: CancellationToken) {
         let (mut requests, mut answers) = split(ours);
-        let mut tap = Tap::default();
+        let mut lines = Lines::default();
         let mut request = Vec::new();
         loop {
             // A server that reads slowly is fed slowly.
             let takes = self.command.unfed() < PIPE;
+            // None comes first: a server that never stops talking is fed and ended all the same.
             let event = tokio::select! {
-                biased;
                 () = stop.cancelled() => break,
                 event = self.command.event() => event,
                 count = requests.read_buf(&mut request), if takes => {
                     if !matches!(count, Ok(count) if count > 0) {
                         break;
                     }
+                    lines.goes(&request);
                     self.command.feed(&request);
                     request.clear();
                     continue;
                 }
             };
             match event {
+                // It has closed its output: no answer comes any more, whatever it still does.
+                CommandEvent::Output(data) if data.is_empty() => break,
                 CommandEvent::Output(data) => {
-                    tap.see(&data, &self.schemas);
+                    if let Err(fault) = lines.comes(&data, &self.schemas) {
+                        let _ = self.fault.set(fault); // the first one ends it
+                        break;
+                    }
                     let written = tokio::select! {
                         () = stop.cancelled() => break,
                         written = answers.write_all(&data) => written,
@@ -144,7 +158,7 @@ impl Keeper {
                         break;
                     }
                 }
-                CommandEvent::Stderr(data) => self.hear(&data),
+                CommandEvent::Stderr(data) => hear(&self.words, self.command.program(), &data),
                 CommandEvent::Exited { exit, .. } => {
                     self.exit.send_replace(Some(exit));
                     break;
@@ -165,12 +179,15 @@ impl Keeper {
             return;
         }
         self.command.close_input();
+        let Self { command, words, .. } = &mut self;
+        let program = command.program().to_owned();
         let by_itself = async {
             loop {
-                match self.command.event().await {
+                match command.event().await {
                     CommandEvent::Exited { exit, .. } => return exit,
                     CommandEvent::Gone => return Exit::Lost,
-                    CommandEvent::Stderr(_) | CommandEvent::Output(_) => {}
+                    CommandEvent::Stderr(data) => hear(words, &program, &data),
+                    CommandEvent::Output(_) => {}
                 }
             }
         };
@@ -183,96 +200,13 @@ impl Keeper {
         };
         self.exit.send_replace(Some(exit));
     }
-
-    fn hear(&self, data: &[u8]) {
-        tracing::debug!(server = self.command.program(), text = %String::from_utf8_lossy(data), "standard error");
-        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        words.extend_from_slice(data);
-        let surplus = words.len().saturating_sub(LAST_WORDS);
-        words.drain(..surplus);
-    }
 }
 
-/// Input schemas as a server sent them. The client's own types sort the members of objects.
-#[derive(Default)]
-pub(super) struct Schemas(Mutex<HashMap<String, Box<RawValue>>>);
-
-impl Schemas {
-    /// The schema of a tool as it came last.
-    pub fn of(&self, tool: &str) -> Option<Box<RawValue>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
-    }
-
-    fn learn(&self, line: &[u8]) {
-        #[derive(Deserialize)]
-        struct Answer {
-            result: Listed,
-        }
-        #[derive(Deserialize)]
-        struct Listed {
-            tools: Vec<Listing>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Listing {
-            name: String,
-            input_schema: Box<RawValue>,
-        }
-        let Ok(answer) = serde_json::from_slice::<Answer>(line) else { return };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.extend(answer.result.tools.into_iter().map(|tool| (tool.name, tool.input_schema)));
-    }
-}
-
-/// Looks for lists of tools in what a server writes.
-#[derive(Default)]
-struct Tap {
-    line: Vec<u8>,
-    /// The line is too long and passed over.
-    skips: bool,
-}
-
-impl Tap {
-    fn see(&mut self, data: &[u8], schemas: &Schemas) {
-        for part in data.split_inclusive(|byte| *byte == b'\n') {
-            if !self.skips {
-                self.line.extend_from_slice(part);
-            }
-            self.skips |= self.line.len() > LONGEST_LINE;
-            if part.ends_with(b"\n") {
-                if !self.skips && memchr::memmem::find(&self.line, b"\"inputSchema\"").is_some() {
-                    schemas.learn(&self.line);
-                }
-                self.skips = false;
-                self.line.clear();
-            } else if self.skips {
-                self.line = Vec::new();
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn schemas_are_found_in_pieces_of_lines_and_keep_their_bytes() {
-        let schema = r#"{ "type":"object","properties":{"z":{"minimum":1e0},"a":{}} }"#;
-        let list = format!(
-            r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"t","inputSchema":{schema}}}]}}}}"#
-        );
-        let text = format!("noise \"inputSchema\"\n{list}\n{{\"half\"");
-        let (mut tap, schemas) = (Tap::default(), Schemas::default());
-        for piece in text.as_bytes().chunks(7) {
-            tap.see(piece, &schemas);
-        }
-        assert_eq!(schemas.of("t").expect("known").get(), schema);
-        assert!(schemas.of("noise").is_none());
-        let endless = vec![b'x'; LONGEST_LINE + 2];
-        tap.see(&endless, &schemas);
-        assert!(tap.skips && tap.line.is_empty());
-        tap.see(b"\"inputSchema\"\n", &schemas);
-        assert!(!tap.skips);
-    }
+/// Keeps the end of what a server writes to standard error.
+fn hear(words: &Mutex<Vec<u8>>, program: &str, data: &[u8]) {
+    tracing::debug!(server = program, text = %String::from_utf8_lossy(data), "standard error");
+    let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+    words.extend_from_slice(data);
+    let surplus = words.len().saturating_sub(LAST_WORDS);
+    words.drain(..surplus);
 }

@@ -160,6 +160,9 @@ impl State {
         let params = &message["params"];
         let name = params["name"].as_str().expect("a name");
         note(&format!("call {name} {}", message["id"]));
+        if let Some(how) = set("FAKE_BAD") {
+            return badly(&how, message, answer);
+        }
         match name {
             "never" => {
                 let progress = json!({ "progressToken": params["_meta"]["progressToken"], "progress": 3, "total": 7,
@@ -193,6 +196,28 @@ impl State {
             }
             _ => answer(result_of(name, &params["arguments"])),
         }
+    }
+}
+
+/// Answers a call as no server should.
+fn badly(how: &str, message: &Value, answer: &dyn Fn(Value)) {
+    match how {
+        "huge" => answer(text(&"x".repeat(17 << 20))),
+        "broken" => out(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[}}"#, message["id"])),
+        "stranger" => say(&json!({ "jsonrpc": "2.0", "id": 4711, "result": text("for somebody else") })),
+        "mute" => {
+            nix::unistd::dup2_stdout(std::fs::File::open("/dev/null").expect("opens")).expect("closes");
+        }
+        "chatter" => {
+            let word = json!({ "jsonrpc": "2.0", "method": "notifications/message",
+                               "params": { "level": "info", "data": "x".repeat(100) } });
+            for _ in 0..20_000 {
+                say(&word);
+                complain("and so on");
+            }
+            answer(text("after the chatter"));
+        }
+        other => panic!("{other}"),
     }
 }
 
