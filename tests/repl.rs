@@ -836,7 +836,8 @@ fn what_a_project_brings_is_shown_and_asked_about_once() {
         "#,
     );
     fs::create_dir_all(place.path("project/.festoon")).expect("dir");
-    let settings = r#"{"env":{"FROM_PROJECT":"yes"},"permissions":{"defaultMode":"bypassPermissions"}}"#;
+    let settings = r#"{"env":{"FROM_PROJECT":"yes"},"permissions":{"allow":["Bash(make:*)"],"deny":["Read(.env)"],
+        "defaultMode":"bypassPermissions"},"limits":{"maxDepth":9,"maxAgents":2}}"#;
     fs::write(place.path("project/.festoon/settings.json"), settings).expect("settings");
     let root = place.path("project").canonicalize().expect("path").display().to_string();
 
@@ -844,6 +845,8 @@ fn what_a_project_brings_is_shown_and_asked_about_once() {
     let asked = stranger.shows("y yes, n not now");
     assert!(asked.contains(&format!("You have not said yet whether you trust {root}.")), "{asked}");
     assert!(asked.contains("      FROM_PROJECT = yes"), "{asked}");
+    assert!(asked.contains("permissions.allow") && asked.contains("limits.maxDepth"), "{asked}");
+    assert!(!asked.contains("maxAgents") && !asked.contains(".env"), "{asked}");
     assert!(!asked.contains("Hello."), "nothing runs before the answer: {asked}");
     stranger.line("maybe");
     stranger.shows("y or n?");
@@ -851,6 +854,9 @@ fn what_a_project_brings_is_shown_and_asked_about_once() {
     let screen =
         stranger.until("an answer in mode default", |s| s.contains("Hello.") && s.contains("· default ·"));
     assert!(screen.contains("is not trusted, so this was skipped"), "{screen}");
+    stranger.line("/permissions");
+    let rules = stranger.shows("Read(.env)");
+    assert!(!rules.contains("allow Bash(make:*)"), "what widens does not count after a no: {rules}");
     stranger.line("/quit");
     stranger.ended(0);
 

@@ -2,6 +2,7 @@
 
 use super::commands::Command;
 use super::forks::ForkFlag;
+use super::numbers;
 use clap::{Args, Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -74,25 +75,25 @@ pub struct Shared {
     #[arg(long, global = true, value_name = "RULES")]
     pub disallowed_tools: Vec<String>,
     /// Rounds a turn may take.
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", allow_negative_numbers = true, value_parser = numbers::at_least_one::<u32>)]
     pub max_turns: Option<u32>,
-    /// Deepest agent that may exist; the main agent is 0.
-    #[arg(long, global = true, value_name = "N")]
+    /// Deepest agent that may exist; the main agent is 0, so 0 forbids others.
+    #[arg(long, global = true, value_name = "N", allow_negative_numbers = true, value_parser = numbers::whole::<u32>)]
     pub max_depth: Option<u32>,
     /// Subagents that run at once; more wait.
-    #[arg(long, global = true, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, global = true, value_name = "N", allow_negative_numbers = true, value_parser = numbers::agents)]
     pub max_agents: Option<usize>,
-    /// Agents that may be started; more are refused.
-    #[arg(long, global = true, value_name = "N")]
+    /// Agents that may be started; more are refused. 0 forbids them.
+    #[arg(long, global = true, value_name = "N", allow_negative_numbers = true, value_parser = numbers::whole::<usize>)]
     pub max_agents_total: Option<usize>,
     /// Tokens that all agents of the session may use in its life: input, output, cache reads and writes.
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", allow_negative_numbers = true, value_parser = numbers::whole::<u64>)]
     pub max_tokens_total: Option<u64>,
     /// US dollars that all agents of the session may cost in its life.
-    #[arg(long, global = true, value_name = "DOLLARS", value_parser = dollars)]
+    #[arg(long, global = true, value_name = "DOLLARS", allow_negative_numbers = true, value_parser = numbers::dollars)]
     pub max_cost: Option<f64>,
     /// Headless: keeps an ask open for so long, to be answered with `festoon ask`.
-    #[arg(long, global = true, value_name = "SECONDS")]
+    #[arg(long, global = true, value_name = "SECONDS", allow_negative_numbers = true, value_parser = numbers::seconds)]
     pub ask_timeout: Option<u64>,
     /// The main agent only plans and delegates (also with `FESTOON_COORDINATOR_MODE=1`).
     #[arg(long, global = true)]
@@ -136,7 +137,7 @@ pub struct Shared {
     #[arg(long, global = true, value_name = "TEXT")]
     pub append_system_prompt: Option<String>,
     /// Headless: how long to wait for teammates, in all, from the first answer on.
-    #[arg(long, global = true, value_name = "SECONDS")]
+    #[arg(long, global = true, value_name = "SECONDS", allow_negative_numbers = true, value_parser = numbers::seconds)]
     pub wait: Option<u64>,
     /// Records what the model answers, as a script that plays it back (teammates in this process only).
     #[arg(long, global = true, value_name = "FILE")]
@@ -147,20 +148,6 @@ pub struct Shared {
     /// Shows more of what happens.
     #[arg(long, global = true, help_heading = None::<&str>)]
     pub verbose: bool,
-}
-
-/// A count of which none would mean that nothing ever runs.
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("at least 1; --max-agents-total 0 forbids agents".to_owned()),
-        Ok(count) => Ok(count),
-        Err(_) => Err("a number from 1".to_owned()),
-    }
-}
-
-fn dollars(text: &str) -> Result<f64, String> {
-    let amount: Option<f64> = text.trim_start_matches('$').parse().ok();
-    amount.filter(|n| n.is_finite() && *n >= 0.0).ok_or_else(|| "an amount like 2.50 is wanted".to_owned())
 }
 
 /// Characters of a session's name that a person chooses.

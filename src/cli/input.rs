@@ -33,7 +33,11 @@ impl Prompts {
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             let mut stdin = std::io::stdin().lock();
             for number in 1.. {
-                let said = match read_line(&mut stdin) {
+                let mut line = read_line(&mut stdin);
+                if let (1, Ok(Some(first))) = (number, &mut line) {
+                    unmark(first);
+                }
+                let said = match line {
                     Ok(None) => return,
                     Ok(Some(line)) if line.trim().is_empty() => continue,
                     Ok(Some(line)) => said(&line).map_err(|why| wrong(number, &why)),
@@ -74,6 +78,13 @@ fn read_line(from: &mut impl BufRead) -> Result<Option<String>, String> {
         return Ok(None);
     }
     String::from_utf8(bytes).map(Some).map_err(|_| "it is not UTF-8 text".to_owned())
+}
+
+/// Takes a byte order mark away, which some programs write first.
+fn unmark(line: &mut String) {
+    if line.starts_with('\u{feff}') {
+        line.remove(0);
+    }
 }
 
 fn wrong(number: usize, why: &str) -> CliError {

@@ -23,6 +23,7 @@ pub mod input;
 pub mod kinds;
 pub mod logging;
 pub mod mcp;
+pub mod numbers;
 pub mod out;
 pub mod output;
 pub mod repl;

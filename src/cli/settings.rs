@@ -13,7 +13,7 @@ use crate::store::atomic;
 use crate::store::paths::Paths;
 use crate::wire::error::ExitKind;
 use crate::wire::permission::{Behavior, Rule, RuleSource};
-use crate::wire::settings::Settings;
+use crate::wire::settings::{PriceSettings, Settings};
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -31,6 +31,9 @@ pub struct Loaded {
     pub mcp: Vec<GivenServers>,
     /// What the project's files set and may not without trust.
     pub withheld: Vec<Withheld>,
+    /// What they set that lets more happen than without them, and counts although nobody has said that they
+    /// are trusted.
+    pub widens: Vec<Withheld>,
 }
 
 /// The MCP servers of one file, as they stand there.
@@ -93,9 +96,9 @@ fn take(
     let known = check(name, text, &mut loaded.warnings)?;
     hooks::check(&known.hooks).map_err(|why| wrong(name, &format!("hooks.{why}")))?;
     let mut map: Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(name, &e.to_string()))?;
-    if trust == Trust::None {
-        loaded.withheld.extend(guard::restrict(name, &mut map));
-    }
+    let guarded = guard::restrict(name, &mut map, merged, trust);
+    loaded.withheld.extend(guarded.withheld);
+    loaded.widens.extend(guarded.widens);
     for (behavior, key) in [(Behavior::Allow, "allow"), (Behavior::Ask, "ask"), (Behavior::Deny, "deny")] {
         let rules = map.get("permissions").and_then(|p| p.get(key)).and_then(Value::as_array);
         for rule in rules.into_iter().flatten().filter_map(Value::as_str) {
@@ -138,8 +141,28 @@ fn check(name: &str, text: &str, warnings: &mut Vec<String>) -> Result<Settings,
         wrong(name, &format!("{place}{e}"))
     })?;
     deserializer.end().map_err(|e| wrong(name, &e.to_string()))?;
+    if let Some((key, why)) = impossible(&known) {
+        return Err(wrong(name, &format!("{key}: {why}")));
+    }
     warnings.extend(unknown.into_iter().map(|key| format!("{name}: unknown key {key} is ignored")));
     Ok(known)
+}
+
+/// A number that its type takes and its meaning does not, with what is wrong with it.
+fn impossible(settings: &Settings) -> Option<(String, &'static str)> {
+    let limits = &settings.limits;
+    if limits.max_cost.is_some_and(|cost| cost < 0.0) {
+        return Some(("limits.maxCost".to_owned(), "an amount is not negative"));
+    }
+    if limits.max_agents == Some(0) {
+        return Some(("limits.maxAgents".to_owned(), "at least 1; limits.maxAgentsTotal 0 forbids agents"));
+    }
+    let below_zero = |price: &PriceSettings| {
+        let known = [Some(price.input), Some(price.output), price.cache_read, price.cache_write_5m];
+        known.into_iter().flatten().any(|price| price < 0.0)
+    };
+    let odd = settings.prices.iter().find(|(_, price)| below_zero(price));
+    odd.map(|(model, _)| (format!("prices.{model}"), "a price is not negative"))
 }
 
 /// Refuses a list or a plain value in the place of an object; serde would take a list for one.
@@ -260,6 +283,12 @@ mod tests {
             (r#"{"limits":[1,2]}"#, "limits: it must be a JSON object"),
             (r#"{"permissions":null}"#, "permissions: it must be a JSON object"),
             (r#"{"providers":{"ollama":["x"]}}"#, "providers.ollama: it must be a JSON object"),
+            (r#"{"limits":{"maxCost":-1}}"#, "limits.maxCost: an amount is not negative"),
+            (
+                r#"{"limits":{"maxAgents":0}}"#,
+                "limits.maxAgents: at least 1; limits.maxAgentsTotal 0 forbids agents",
+            ),
+            (r#"{"prices":{"m":{"input":1,"output":-2}}}"#, "prices.m: a price is not negative"),
         ] {
             let error = Place::new("{}", text).load(Trust::Full).expect_err(text);
             assert_eq!(error.exit, ExitKind::Usage);

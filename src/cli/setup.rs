@@ -82,10 +82,10 @@ impl Setup {
         Ok(Self { environment, paths, disk: Disk::start()?, cwd, loaded, trust, shared, crew: None })
     }
 
-    /// The same with all that the project brings.
-    pub fn trusting(&self) -> Result<Self, CliError> {
-        let loaded = load(&self.paths, &self.cwd, &self.shared, Trust::Full)?;
-        Ok(Self { loaded, trust: Trust::Full, ..self.clone() })
+    /// The same with as much of what the project brings as this trust lets count.
+    pub fn with_trust(&self, trust: Trust) -> Result<Self, CliError> {
+        let loaded = load(&self.paths, &self.cwd, &self.shared, trust)?;
+        Ok(Self { loaded, trust, ..self.clone() })
     }
 
     /// What the project brings and is withheld.
@@ -101,6 +101,7 @@ impl Setup {
     /// these have to be text.
     pub fn for_agents(shared: Shared) -> Result<Self, CliError> {
         let setup = Self::new(shared)?;
+        check_added(&setup)?;
         let state = setup.paths.state_root();
         let places = [("the working directory", setup.cwd.as_path()), ("the state directory", state)];
         let added = setup.shared.add_dir.iter().map(|dir| ("--add-dir", dir.as_path()));
@@ -161,6 +162,23 @@ impl Setup {
             gates: Gates::default(),
         }
     }
+}
+
+/// Refuses a directory that is none: what was meant would be outside of the project, and nobody would see why.
+fn check_added(setup: &Setup) -> Result<(), CliError> {
+    for dir in &setup.shared.add_dir {
+        let why = match setup.cwd.join(dir).metadata() {
+            Ok(found) if found.is_dir() => continue,
+            Ok(_) => "is no directory".to_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+            Err(error) => format!("cannot be used: {error}"),
+        };
+        return Err(CliError::usage(
+            format!("--add-dir: {} {why}", dir.display()),
+            "name a directory that is there",
+        ));
+    }
+    Ok(())
 }
 
 /// The settings with what the command line says of limits and forks.

@@ -27,6 +27,8 @@ pub enum Trust {
     Full,
     /// What a stranger may set.
     None,
+    /// What narrows: a person was asked and has said no.
+    Refused,
 }
 
 /// Something that a project brings and that needs trust.
@@ -93,7 +95,13 @@ fn brought(definition: &AgentDefinition) -> Vec<(&'static str, Vec<String>)> {
         cut(&format!("at {} runs: {}", event.as_str(), hook.command))
     };
     let hooks: Vec<String> = definition.hooks.commands().map(runs).collect();
-    let brought = [("hooks", hooks), ("mcpServers", shown_servers(&Value::Object(servers)))];
+    // A model that is a file of the project makes the calls that somebody else has written there.
+    let played = definition.model.iter().filter(|model| model.starts_with("scripted:"));
+    let brought = [
+        ("hooks", hooks),
+        ("mcpServers", shown_servers(&Value::Object(servers))),
+        ("model", played.map(|model| cut(model)).collect()),
+    ];
     brought.into_iter().filter(|(_, shows)| !shows.is_empty()).collect()
 }
 
@@ -110,7 +118,7 @@ fn withheld_definition(found: &Found) -> Withheld {
 /// What the project's own file of MCP servers would start; nothing when trusted, not there, or all turned off. A file that
 /// cannot be read is not this module's to report.
 pub fn servers(cwd: &Path, trust: Trust) -> Option<Withheld> {
-    let path = mcp::file_of_project(cwd).filter(|_| trust == Trust::None)?;
+    let path = mcp::file_of_project(cwd).filter(|_| trust != Trust::Full)?;
     let file: Value = serde_json::from_slice(&std::fs::read(&path).ok()?).unwrap_or_default();
     let shows = file.get("mcpServers").map(shown_servers)?;
     let place = path.display().to_string();
@@ -179,6 +187,22 @@ pub fn warning(cwd: &Path, withheld: &[Withheld]) -> Option<String> {
     })
 }
 
+/// The one sentence about all that counts although it widens what may be done.
+pub fn widening(cwd: &Path, widens: &[Withheld]) -> Option<String> {
+    let with_values = |held: &Withheld| Withheld {
+        what: format!("{} ({})", held.what, held.shows.join(", ")),
+        ..held.clone()
+    };
+    let widens: Vec<Withheld> = widens.iter().map(with_values).collect();
+    skipped(&widens).map(|widens| {
+        format!(
+            "{} is not trusted, and its settings widen what may be done here: {widens}; say with --trust that you know \
+             them, or once to `festoon` at a terminal",
+            cwd.display()
+        )
+    })
+}
+
 /// Files with what was skipped in each; `None` when nothing was.
 pub fn skipped(withheld: &[Withheld]) -> Option<String> {
     let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -207,6 +231,16 @@ mod tests {
                       run, `festoon` at a terminal asks once";
         assert_eq!(warning(Path::new("/p"), &all).as_deref(), Some(wanted));
         assert_eq!(warning(Path::new("/p"), &[]), None);
+        let widens = |what: &str, shows: &[&str]| Withheld {
+            place: "a".into(),
+            what: what.into(),
+            shows: shows.iter().map(|line| (*line).to_owned()).collect(),
+        };
+        let all = [widens("limits.maxDepth", &["9"]), widens("aliases", &["x = y", "u = v"])];
+        let wanted = "/p is not trusted, and its settings widen what may be done here: a: limits.maxDepth (9), aliases \
+                      (x = y, u = v); say with --trust that you know them, or once to `festoon` at a terminal";
+        assert_eq!(widening(Path::new("/p"), &all).as_deref(), Some(wanted));
+        assert_eq!(widening(Path::new("/p"), &[]), None);
     }
 
     #[test]

@@ -114,3 +114,29 @@ fn agents_cannot_write_it() {
     assert!(server.last_of("ID:self").result("write").1);
     assert!(!file.exists());
 }
+
+#[test]
+fn what_widens_counts_without_a_terminal_and_is_named_in_one_warning() {
+    let server = ModelServer::start();
+    let world = server.world();
+    world.file(
+        ".festoon/settings.json",
+        r#"{"permissions":{"allow":["Bash(touch:*)"],"deny":["Read(.env)"]},"limits":{"maxDepth":9,"maxAgents":1},
+            "model":"scripted:evil.toml"}"#,
+    );
+    let touch = call_as("touch", "Bash", json!({ "command": "touch made" }));
+    server.on(prompt("ID:wide"), [touch.into(), say("done").into()]);
+    let done = world.festoon(["-p", "ID:wide"]).run();
+    done.code(0);
+    assert!(world.project.join("made").exists());
+    let project = world.project.display();
+    let file = format!("{project}/.festoon/settings.json");
+    let warnings = format!(
+        "warning: {project} is not trusted, so this was skipped: {file}: model; --trust takes it for one run, `festoon` \
+         at a terminal asks once\n\
+         warning: {project} is not trusted, and its settings widen what may be done here: {file}: permissions.allow \
+         ([\"Bash(touch:*)\"]), limits.maxDepth (9); say with --trust that you know them, or once to `festoon` at a \
+         terminal\n"
+    );
+    assert_eq!(done.stderr, warnings);
+}

@@ -314,15 +314,20 @@ fn trusted(desk: &Desk, cwd: &Path, trust: Trust, loaded: &Loaded) -> Option<Che
     let mut withheld = loaded.withheld.clone();
     withheld.extend(trust::servers(cwd, trust));
     withheld.extend(trust::restrict(&mut found, trust));
-    match (trust, trust::skipped(&withheld)) {
-        (Trust::Full, _) => Some(Check::ok("trust", format!("{} is trusted", cwd.display()))),
-        (Trust::None, None) => None,
-        (Trust::None, Some(skipped)) => Some(Check::note(
-            "trust",
-            format!("{} is not trusted, so this is skipped: {skipped}", cwd.display()),
-            "`festoon` at a terminal asks once; --trust takes it for one run",
-        )),
+    if trust == Trust::Full {
+        return Some(Check::ok("trust", format!("{} is trusted", cwd.display())));
     }
+    let skipped = trust::skipped(&withheld).map(|what| format!("so this is skipped: {what}"));
+    let widens =
+        trust::skipped(&loaded.widens).map(|what| format!("and its settings widen what may be done: {what}"));
+    let said: Vec<String> = skipped.into_iter().chain(widens).collect();
+    (!said.is_empty()).then(|| {
+        Check::note(
+            "trust",
+            format!("{} is not trusted, {}", cwd.display(), said.join("; ")),
+            "`festoon` at a terminal asks once; --trust takes it for one run",
+        )
+    })
 }
 
 /// The hooks in force, by event.

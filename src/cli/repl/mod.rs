@@ -21,7 +21,7 @@ use super::compose::{LeadPlan, Session, lead};
 use super::error::CliError;
 use super::feed;
 use super::headless::{ask_policy, turn_error};
-use super::output::result::worst;
+use super::output::result::{NO_ANSWER, worst};
 use super::sessions::{self, Card};
 use super::setup::Setup;
 use super::signals;
@@ -33,6 +33,7 @@ use crate::agent::events::Observer;
 use crate::agent::gates::{SessionEnding, SessionSource};
 use crate::agent::turn::{TurnEnd, TurnInput, TurnStatus};
 use crate::cli::text;
+use crate::cli::trust::{Trust, Withheld};
 use crate::os::guard;
 use crate::os::terminal;
 use crate::store::{self, clock, lock};
@@ -64,18 +65,19 @@ pub async fn run(
     let since = clock::now();
     // Before the line editor, which puts its own handler above ours while it reads.
     let mut signals = signals::listen()?;
-    let withheld = if guard::is_below_guard() { Vec::new() } else { setup.withheld() };
+    let wants = || setup.withheld().into_iter().chain(setup.loaded.widens.iter().cloned()).collect();
+    let withheld: Vec<Withheld> = if guard::is_below_guard() { Vec::new() } else { wants() };
     let mut opened = None;
-    let mut trusted = None;
+    let mut answered = None;
     if std::io::stdin().is_terminal() && !withheld.is_empty() {
         let console = opened.insert(Console::open(&setup.paths)?);
         match trust::ask(console, &mut signals, &setup.cwd, &withheld).await {
-            Said::Yes => trusted = Some(remembered(setup, console)?),
-            Said::No => {}
+            Said::Yes => answered = Some(remembered(setup, console)?),
+            Said::No => answered = Some(setup.with_trust(Trust::Refused)?),
             Said::Leave(by) => return Ok((by == By::Signal).then_some(ExitKind::Interrupted)),
         }
     }
-    let setup = trusted.as_ref().unwrap_or(setup);
+    let setup = answered.as_ref().unwrap_or(setup);
     let model = setup.model().await?;
     let console = match opened {
         Some(console) => console,
@@ -128,7 +130,7 @@ pub async fn run(
 
 /// The setup in a directory that is trusted from now on.
 fn remembered(setup: &Setup, console: &Console) -> Result<Setup, CliError> {
-    let setup = setup.trusting()?;
+    let setup = setup.with_trust(Trust::Full)?;
     if let Err(error) = store::trust::remember(&setup.paths, &setup.cwd) {
         console.printer.line(format!("trusted for this session only: {error}"));
     }
@@ -341,6 +343,7 @@ impl Repl {
             TurnStatus::Completed if end.cut => {
                 self.desk.warn("the answer is cut: it reached the model's limit of output tokens");
             }
+            TurnStatus::Completed if end.silent => self.desk.warn(NO_ANSWER),
             TurnStatus::Completed => {}
             TurnStatus::Cancelled => self.desk.warn("interrupted"),
             TurnStatus::MaxRounds => {

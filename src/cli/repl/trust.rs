@@ -60,7 +60,10 @@ fn answer(line: &str) -> Option<Said> {
 fn question(cwd: &Path, withheld: &[Withheld]) -> Vec<String> {
     let root = trust::root_of(cwd).unwrap_or_else(|_| cwd.to_owned());
     let mut lines = vec![format!("You have not said yet whether you trust {}.", root.display())];
-    lines.push("Its files would bring what runs code, sends keys elsewhere or asks no more:".to_owned());
+    lines.push(
+        "Its files would bring what runs code, sends keys elsewhere, or lets more happen without a question:"
+            .to_owned(),
+    );
     for Withheld { place, what, shows } in withheld {
         lines.push(format!("  {place}: {what}"));
         lines.extend(shows.iter().map(|line| format!("      {line}")));
