@@ -62,6 +62,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("strsim", &["tools/", "cli/"]),
     ("htmd", &["tools/web_fetch"]),
     ("encoding_rs", &["tools/web_fetch"]),
+    ("flate2", &["tools/web_fetch"]),
+    ("brotli_decompressor", &["tools/web_fetch"]),
     ("schemars", &["wire/", "cli/settings"]),
     ("tmux_interface", &["exec/tmux"]),
     ("brush_parser", &["policy/shell"]),

@@ -4,12 +4,14 @@
 //! or rule allowed the first one only. What a page says is fenced as the words of others. Sends no cookies
 //! and no credentials.
 
+mod closed;
 pub mod fetch;
 pub mod pages;
 mod tame;
 #[cfg(test)]
 mod tests;
 mod text;
+mod unpack;
 
 use super::context::ToolContext;
 use super::tool::{BoxFuture, Concurrency, Tool, ToolCall, ToolOutput, ToolSpec};

@@ -225,7 +225,7 @@ async fn what_cannot_be_shown_is_said() {
         ("/gone", "Nothing was fetched: 127.0.0.1 answered 404 Not Found."),
         (
             "/packed",
-            "Nothing was fetched: 127.0.0.1 sent the page compressed (br) although it was asked not to.",
+            "Nothing was fetched: 127.0.0.1 sent the page compressed (br), and it cannot be unpacked: ",
         ),
         ("/binary", "is a binary file of type application/zip (6 bytes), which WebFetch does not show"),
     ] {

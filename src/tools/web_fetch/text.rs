@@ -71,16 +71,20 @@ fn kind(content_type: &str, body: &[u8]) -> Kind {
     if head.starts_with(b"%PDF") || mime == "application/pdf" {
         return Kind::Other("a PDF file".to_owned());
     }
-    // UTF-16 is full of zero bytes; its mark tells.
-    let binary = head.contains(&0) && Encoding::for_bom(head).is_none();
+    // UTF-16 is full of zero bytes; its mark or the header tells.
+    let wide = Encoding::for_bom(head).map(|(encoding, _)| encoding).or_else(|| charset(content_type));
+    let wide = wide.filter(|encoding| !encoding.is_ascii_compatible());
+    let binary = head.contains(&0) && wide.is_none();
     if binary {
         let named = if mime.is_empty() { String::new() } else { format!(" of type {mime}") };
         return Kind::Other(format!("a binary file{named}"));
     }
+    let unnamed = wide.map(|encoding| encoding.decode(head).0.into_owned());
+    let head = unnamed.as_ref().map_or(head, |text| text.as_bytes());
     match mime {
         "text/html" | "application/xhtml+xml" => Kind::Html,
         "" | "application/octet-stream" if looks_like_html(head) => Kind::Html,
-        "" | "application/octet-stream" if std::str::from_utf8(body).is_ok() => Kind::Text,
+        "" | "application/octet-stream" if wide.is_some() || std::str::from_utf8(body).is_ok() => Kind::Text,
         "application/json"
         | "application/xml"
         | "application/javascript"
