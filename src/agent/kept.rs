@@ -180,7 +180,7 @@ fn read_again(core: &AgentCore, mut room: u64) -> Vec<Kept> {
             target: Target::Read(vec![path.clone()]),
             summary: String::new(),
         };
-        if !matches!(core.permissions.decide(&access), Verdict::Allow { .. }) {
+        if !matches!(core.permissions.decide(&access, None), Verdict::Allow { .. }) {
             continue;
         }
         let Some((text, state)) = read_text(&path) else { continue };

@@ -33,6 +33,7 @@ pub mod permissions;
 pub mod pipeline;
 pub mod ports;
 pub mod prefix_file;
+pub mod reach;
 pub mod resolve;
 pub mod restore;
 pub mod rewind;

@@ -5,6 +5,7 @@
 
 use crate::os::file::resolve;
 use crate::policy::decide::{Query, Verdict, decide};
+use crate::policy::reach::{Kept, Touches};
 use crate::wire::access::Access;
 use crate::wire::permission::{Behavior, PermissionMode, Rule, RuleSource};
 use std::path::{Path, PathBuf};
@@ -152,8 +153,15 @@ impl Permissions {
         ))
     }
 
-    /// Decides about a call whose paths are resolved.
-    pub fn decide(&self, access: &Access) -> Verdict {
+    /// The files that rules keep from being read.
+    pub fn kept(&self) -> Kept {
+        let root = self.project.first().map_or(self.cwd.as_path(), PathBuf::as_path);
+        Kept::new(&self.rules(), root, self.home.as_deref())
+    }
+
+    /// Decides about a call whose paths are resolved. `touches` is what a command would touch, where that
+    /// matters.
+    pub fn decide(&self, access: &Access, touches: Option<&Touches>) -> Verdict {
         let rules = self.rules();
         decide(&Query {
             access,
@@ -163,6 +171,7 @@ impl Permissions {
             project: &self.project,
             home: self.home.as_deref(),
             closed: &self.closed,
+            touches,
             own_output: &self.own_output,
         })
     }

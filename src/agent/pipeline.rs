@@ -14,6 +14,7 @@ use super::fork::guard;
 use super::gates::GateCall;
 use super::modes;
 use super::ports::{Answer, AskRequest};
+use super::reach;
 use super::resolve::resolve_access;
 use super::tally::Denial;
 use super::todos;
@@ -107,12 +108,23 @@ async fn run_call(
     if let Some(news) = modes::news(core) {
         append(&mut output, &news);
     }
+    let output = without_keys(core, output);
     let output = cap::cap(output, TOOL_RESULT_CHARS, &core.permissions.own_output, &id).await;
     observe_end(core, &call, &output);
     match output.content {
         ToolContent::Text(text) => Block::tool_result(&id, &text, output.is_error),
         ToolContent::Blocks(blocks) => Block::tool_result_blocks(&id, &blocks, output.is_error),
     }
+}
+
+/// Before anything of it is kept: the history and all files hold the same bytes.
+fn without_keys(core: &AgentCore, output: ToolOutput) -> ToolOutput {
+    let mask = &core.runtime.mask;
+    let content = match output.content {
+        ToolContent::Text(text) => ToolContent::Text(mask.text(text)),
+        ToolContent::Blocks(blocks) => ToolContent::Blocks(mask.blocks(blocks)),
+    };
+    ToolOutput { content, ..output }
 }
 
 fn observe_end(core: &AgentCore, call: &ToolUse, output: &ToolOutput) {
@@ -152,11 +164,17 @@ async fn checked(
     }
     let Gated { mut raw, mut input, verdict, context: mut more } =
         gated::before(core, tool, call, cancel, halt).await?;
-    let access = resolve_access(&core.runtime.disk, tool.access(&input, &core.context.cwd)).await;
+    let written = tool.access(&input, &core.context.cwd);
+    let touches = reach::touches(core, &written).await;
+    let access = resolve_access(&core.runtime.disk, written).await;
     let summary = access.summary.clone();
     let mut approved = access.target.paths().to_vec();
     let mut note = None;
-    match gated::weighed(core.permissions.decide(&access), &verdict, core.permissions.mode()) {
+    match gated::weighed(
+        core.permissions.decide(&access, touches.as_ref()),
+        &verdict,
+        core.permissions.mode(),
+    ) {
         Verdict::Allow { .. } => {}
         Verdict::Deny { why } => {
             deny(core, call, &input, &why, false);
@@ -222,8 +240,10 @@ async fn decide_again(
     call: &ToolUse,
     input: &Value,
 ) -> Result<Vec<PathBuf>, ToolOutput> {
-    let access = resolve_access(&core.runtime.disk, tool.access(input, &core.context.cwd)).await;
-    if let Verdict::Deny { why } = core.permissions.decide(&access) {
+    let written = tool.access(input, &core.context.cwd);
+    let touches = reach::touches(core, &written).await;
+    let access = resolve_access(&core.runtime.disk, written).await;
+    if let Verdict::Deny { why } = core.permissions.decide(&access, touches.as_ref()) {
         deny(core, call, input, &why, false);
         return Err(ToolOutput::error(format!("Permission denied for the changed input: {why}.")));
     }
@@ -321,6 +341,7 @@ fn tool_context(
     approved: Vec<PathBuf>,
     cancel: &CancellationToken,
 ) -> ToolContext {
+    let kept = core.permissions.kept();
     ToolContext {
         cwd: core.context.cwd.clone(),
         tool_use_id: id.to_owned(),
@@ -332,6 +353,8 @@ fn tool_context(
         closed: core.permissions.closed.clone().into(),
         approved: approved.into(),
         output_dir: core.permissions.own_output.clone(),
+        kept_back: Arc::new(move |path| kept.keeps(path)),
+        mask: core.runtime.mask.clone(),
         web: Arc::new(web::OwnWeb(Arc::clone(core))),
         todos: Arc::new(todos::Own(Arc::clone(core))),
         checkpoints: Arc::new(Keeper(Arc::clone(core))),

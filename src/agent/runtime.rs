@@ -22,6 +22,7 @@ use crate::model::provider::{ModelError, ModelProvider};
 use crate::model::tuning::Tuning;
 use crate::store::paths::Paths;
 use crate::tools::tool::Tool;
+use crate::wire::mask::Mask;
 use crate::wire::settings::CompactionSettings;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -90,6 +91,8 @@ pub struct Runtime {
     pub budget: Budget,
     /// Which calls fork.
     pub forks: Forks,
+    /// What everything is written down without: the keys of model providers.
+    pub mask: Mask,
     /// What tokens cost.
     pub prices: PriceTable,
     /// What agents find in their directories.

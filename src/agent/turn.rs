@@ -134,6 +134,8 @@ pub struct TurnEnd {
     pub owes_answer: bool,
     /// True when the last response ended at its limit of tokens: the text breaks off.
     pub cut: bool,
+    /// True when the last response held no text and no call: the model thought, or said nothing at all.
+    pub silent: bool,
 }
 
 impl TurnEnd {
@@ -293,6 +295,7 @@ impl Agent {
             tool_uses: 0,
             owes_answer: false,
             cut: false,
+            silent: false,
         };
         end.status = match AssertUnwindSafe(self.rounds(input, cancel, &mut end)).catch_unwind().await {
             Ok(Ok(status)) => status,
@@ -487,6 +490,7 @@ impl Agent {
             }
         }
         let text = message.text();
+        end.silent = calls.is_empty() && text.trim().is_empty();
         if !text.trim().is_empty() {
             end.text = text;
         }
@@ -587,6 +591,8 @@ impl Agent {
         message: ChatMessage,
         info: Option<ResponseInfo>,
     ) -> Result<Option<LineId>, StoreError> {
+        let blocks = self.core.runtime.mask.blocks(message.blocks.to_vec());
+        let message = ChatMessage { blocks: blocks.into(), ..message };
         let uuids = self.transcript.append(vec![NewLine::message(&message, info.as_ref())]).await?;
         let line = uuids.last().cloned();
         self.push(message, info, uuids);

@@ -36,6 +36,7 @@ use crate::exec::process::ProcessExecutor;
 use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
 use crate::model::connect::{ConnectOptions, Connections};
 use crate::model::limiter::Limiters;
+use crate::model::masked::Masked;
 use crate::model::prices::PriceTable;
 use crate::model::provider::{ModelError, ModelErrorKind, ModelProvider};
 use crate::model::record::Recording;
@@ -72,6 +73,7 @@ use crate::wire::error::ExitKind;
 use crate::wire::ids::{AgentId, AgentName, RunId, SessionId, TeamName};
 use crate::wire::ledger::Used;
 use crate::wire::limits::{MAX_DEPTH, TOOL_CONCURRENCY};
+use crate::wire::mask::Mask;
 use crate::wire::mcp::McpServer;
 use crate::wire::permission::{Behavior, PermissionMode, Rule, RuleSource};
 use crate::wire::run::{AgentState, RunRecord};
@@ -95,6 +97,7 @@ struct Models {
     base: PathBuf,
     /// Where answers are recorded, and the one provider that is.
     record: Option<PathBuf>,
+    mask: Mask,
     recorded: OnceLock<(&'static str, Arc<dyn ModelProvider>)>,
     /// With a bound on money, a model of unknown price is none that can be used.
     must_be_priced: Option<PriceTable>,
@@ -131,7 +134,8 @@ impl ModelSource for Models {
             let what = format!("the price of {full} is not known, and the session's cost is bounded");
             return Err(ModelError::new(ModelErrorKind::Refused, what));
         }
-        let provider = self.recorded(self.connections.get(&found).map_err(wrong)?)?;
+        let provider = self.connections.get(&found).map_err(wrong)?;
+        let provider = self.recorded(Arc::new(Masked::new(provider, self.mask.clone())))?;
         Ok(Model {
             full,
             context_tokens: self.tunings.context_tokens(&found),
@@ -278,6 +282,7 @@ fn make_runtime(
         base: setup.cwd.clone(),
         record: setup.shared.record.as_ref().map(|path| setup.cwd.join(path)),
         recorded: OnceLock::new(),
+        mask: setup.environment.mask(),
         must_be_priced: settings.limits.max_cost.map(|_| PriceTable::new(&settings.prices)),
     };
     Ok(Arc::new(Runtime {
@@ -294,6 +299,7 @@ fn make_runtime(
         slots,
         budget: Budget::new(ledger),
         forks,
+        mask: setup.environment.mask(),
         prices: PriceTable::new(&settings.prices),
         surroundings: Known::default(),
         checkpoints: Checkpoints::default(),
@@ -468,7 +474,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let session = assemble(setup, checked, team.clone(), stop.clone()).await;
     if session.is_err() {
         stop.cancel();
-        if let Err(error) = session::remove_if_unused(&team).await {
+        if let Err(error) = session::remove_if_unused(&team, || Ok(())).await {
             tracing::warn!(%error, "the team of a leader that did not start could not be removed");
         }
     }
@@ -587,6 +593,7 @@ async fn assemble(
     let lead = Lead::new(built.agent, mailbox, supervisor, reporter, reporters, asks, &life);
     let mut warnings = setup.loaded.warnings.clone();
     warnings.extend(trust::warning(&setup.cwd, &setup.withheld()));
+    warnings.extend(trust::widening(&setup.cwd, &setup.loaded.widens));
     warnings.extend(servers.errors.iter().cloned().chain(servers.warnings));
     warnings.extend(discovery.errors.into_iter().chain(discovery.warnings));
     warnings.extend(built.notices);
@@ -771,16 +778,8 @@ impl Session {
             troubles.push(error.to_string());
         }
         self.stop.cancel();
-        let ledger = self.runtime.budget.ledger().await;
-        match (session::remove_if_unused(&self.team).await, ledger) {
-            (Ok(false), _) => {}
-            (Ok(true), Ok(ledger)) => {
-                let lead = &self.lead.agent.core().context;
-                if let Err(error) = spent::keep(&self.runtime, lead, ledger).await {
-                    troubles.push(error.report.message);
-                }
-            }
-            (Ok(true), Err(error)) | (Err(error), _) => troubles.push(error.to_string()),
+        if let Err(error) = spent::leave(&self.runtime, &self.lead.agent.core().context, &self.team).await {
+            troubles.push(error.to_string());
         }
         troubles
     }

@@ -1,6 +1,7 @@
 //! The environment, read once at the start and handed on as values.
 
 use super::error::CliError;
+use crate::wire::mask::Mask;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -72,6 +73,11 @@ impl Environment {
     /// The person's home.
     pub fn home(&self) -> Option<PathBuf> {
         self.get("HOME").map(PathBuf::from)
+    }
+
+    /// Keeps the keys out of everything that is written down.
+    pub fn mask(&self) -> Mask {
+        Mask::new(SECRETS.iter().filter_map(|key| self.get(key)))
     }
 
     /// What commands of an agent get: everything but keys, the settings' `env`, and the mark.

@@ -6,7 +6,7 @@ use super::error::CliError;
 use super::feed;
 use super::input::Prompts;
 use super::out;
-use super::output::result::{RunResult, Subtype, worst};
+use super::output::result::{NO_ANSWER, RunResult, Subtype, worst};
 use super::output::stream_json::Printer;
 use super::setup::Setup;
 use super::signals::{self, Signalled};
@@ -139,7 +139,7 @@ pub async fn answer(
     let source = if resume.is_some() { SessionSource::Resume } else { SessionSource::Startup };
     let begins = session.lead.agent.session_starts(source, &cancel);
     signals::cancelling(begins, &cancel, &mut signals).await;
-    let mut run = Run { rounds: 0, text: String::new(), last: None, interrupted: false };
+    let mut run = Run { rounds: 0, text: String::new(), last: None, unanswered: false, interrupted: false };
     let outcome = run.until_quiet(setup, &mut session, &mut prompts, &cancel, &mut signals).await;
     let mut result = run.result(&session, started, &since).await;
     if let Err(error) = outcome {
@@ -162,6 +162,9 @@ pub async fn answer(
             Ok(Err(error)) => out::warning(error),
             Err(error) => out::warning(error),
         }
+    }
+    if let Some(note) = result.object.note {
+        out::warning(note);
     }
     print(&result, format, printer);
     if let Some(error) = result.object.error.clone() {
@@ -217,6 +220,8 @@ struct Run {
     rounds: u32,
     text: String,
     last: Option<TurnEnd>,
+    /// Whether what was said last got no answer. Mail needs none.
+    unanswered: bool,
     interrupted: bool,
 }
 
@@ -281,6 +286,7 @@ impl Run {
         let Some(mut input) = self.next_input(session, prompts, signals).await? else { return Ok(()) };
         let mut deadline = None;
         loop {
+            let is_mail = matches!(input, TurnInput::Mail);
             let end = {
                 let turn = session.lead.turn(input, cancel);
                 tokio::pin!(turn);
@@ -295,7 +301,7 @@ impl Run {
                     }
                 }
             };
-            self.take(end);
+            self.take(end, is_mail);
             if self.interrupted {
                 return Ok(());
             }
@@ -347,7 +353,9 @@ impl Run {
         }
     }
 
-    fn take(&mut self, end: TurnEnd) {
+    fn take(&mut self, end: TurnEnd, is_mail: bool) {
+        let silent = end.silent && matches!(end.status, TurnStatus::Completed);
+        self.unanswered = if is_mail { self.unanswered && end.text.trim().is_empty() } else { silent };
         self.rounds += end.rounds;
         if !end.text.trim().is_empty() {
             self.text.clone_from(&end.text);
@@ -381,6 +389,7 @@ impl Run {
                 result: self.text.clone(),
                 partial: None,
                 stop_reason: is_cut.then_some("max_tokens"),
+                note: self.unanswered.then_some(NO_ANSWER),
                 session_id: session.id.clone(),
                 num_turns: self.rounds,
                 duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -394,6 +403,9 @@ impl Run {
             is_answer: true,
         };
         self.judge(&mut outcome);
+        if let Err(error) = session.runtime.budget.settled().await {
+            troubles.push(error.into());
+        }
         for error in troubles {
             outcome.trouble(error);
         }

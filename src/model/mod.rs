@@ -13,6 +13,7 @@ mod foreign;
 pub mod http;
 mod idle;
 pub mod limiter;
+pub mod masked;
 pub mod ollama;
 pub mod openai;
 pub mod prices;

@@ -68,6 +68,21 @@ impl CommandPattern {
         }
     }
 
+    /// How many of the first words it says; all of them when it is exact.
+    pub(super) fn fixed(&self) -> usize {
+        match self {
+            Self::Exact(_) => usize::MAX,
+            Self::Prefix(words) => words.len(),
+            Self::Wild(words) => words.iter().take_while(|word| !word.contains('*')).count(),
+        }
+    }
+
+    /// The program it names, when it says that.
+    pub(super) fn program(&self) -> Option<&str> {
+        let (Self::Exact(words) | Self::Prefix(words) | Self::Wild(words)) = self;
+        words.first().map(String::as_str).filter(|word| !word.contains('*'))
+    }
+
     /// Whether everything `other` fits is certainly fitted by `self` too.
     pub(super) fn covers(&self, other: &Self) -> bool {
         match (self, other) {

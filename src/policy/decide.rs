@@ -5,6 +5,7 @@
 //! knows, a person is asked in every mode.
 
 use super::facts::Facts;
+use super::reach::Touches;
 use super::suggest;
 use crate::wire::access::Access;
 use crate::wire::permission::{Behavior, PermissionMode, Rule, RuleSource, Suggestion};
@@ -28,6 +29,9 @@ pub struct Query<'a> {
     pub home: Option<&'a Path>,
     /// Directories no file tool may touch (the closed part of the state root).
     pub closed: &'a [PathBuf],
+    /// The files that the call touches: of a command, as [`super::reach`] has found them with a look at
+    /// the disk; of a file tool, its paths before links were resolved. `None` judges the words as they are written. Only rules that deny or ask about files need it.
+    pub touches: Option<&'a Touches>,
     /// The agent's own output directory, which it may read although it lies in a closed one.
     pub own_output: &'a Path,
 }

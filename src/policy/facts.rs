@@ -2,13 +2,16 @@
 
 use super::command::{Match, like};
 use super::decide::{Query, named};
+use super::hidden::is_open;
 use super::path::{PathPattern, inside, resolve};
-use super::readonly::{Places, read_only, reason};
+use super::reach::{self, How, Touches};
+use super::readonly::{Places, read_only};
 use super::rule::{PROTECTED, Parsed, Pattern, host, in_domain};
 use super::shell::{self, Script, Simple, Word};
-use super::unwrap::{Readings, readings};
+use super::unwrap::{Readings, behind, readings};
 use crate::wire::access::Target;
 use crate::wire::permission::{Behavior, PermissionMode, Rule};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// A query with everything that is derived from it once.
@@ -18,6 +21,7 @@ pub(super) struct Facts<'a> {
     /// The command, when the call is one.
     pub script: Option<Script>,
     readings: Readings,
+    touches: Cow<'a, Touches>,
     rules: Vec<(&'a Rule, Option<Parsed>)>,
 }
 
@@ -30,8 +34,16 @@ impl<'a> Facts<'a> {
         let readings = script.as_ref().map(readings).unwrap_or_default();
         let places =
             Places { cwd: query.cwd, project: query.project, home: query.home, closed: query.closed };
+        let touches = match (query.touches, &script) {
+            (Some(touches), _) => Cow::Borrowed(touches),
+            (None, Some(script)) if reach::matters(query.rules) => {
+                let mentions = reach::of(script, &readings, query.cwd, query.home);
+                Cow::Owned(Touches::as_written(mentions))
+            }
+            (None, _) => Cow::default(),
+        };
         let rules = query.rules.iter().map(|rule| (rule, Parsed::new(&rule.text).ok())).collect();
-        Self { query, places, script, readings, rules }
+        Self { query, places, script, readings, touches, rules }
     }
 
     fn root(&self) -> &'a Path {
@@ -65,6 +77,7 @@ impl<'a> Facts<'a> {
     fn words(&self) -> impl Iterator<Item = &Word> {
         let read = self.readings.words.iter().flatten();
         let redirected = self.script.iter().flat_map(|script| script.reads.iter().chain(&script.writes));
+        let redirected = redirected.chain(&self.readings.reads).chain(&self.readings.writes);
         read.chain(redirected).filter(|word| word.literal)
     }
 
@@ -91,7 +104,7 @@ impl<'a> Facts<'a> {
         };
         let yes = |fits: bool| if fits { Match::Yes } else { Match::No };
         match (&self.query.access.target, parsed.pattern_ref()) {
-            (Target::Command(_), Pattern::Path(pattern)) => yes(self.command_touches(parsed, pattern)),
+            (Target::Command(_), Pattern::Path(pattern)) => self.command_touches(parsed, pattern),
             _ if !parsed.names(tool) => Match::No,
             (_, Pattern::Any) => Match::Yes,
             (Target::Command(command), Pattern::Command(text, pattern)) => {
@@ -105,7 +118,8 @@ impl<'a> Facts<'a> {
                 }
             }
             (Target::Read(paths) | Target::Edit(paths), Pattern::Path(pattern)) => {
-                yes(paths.iter().any(|path| self.path_fits(pattern, path)))
+                let written = self.touches.all.iter().map(|touched| &touched.path);
+                yes(paths.iter().chain(written).any(|path| self.path_fits(pattern, path)))
             }
             (Target::Fetch(url), Pattern::Domain(domain)) => match host(url) {
                 Some(host) => yes(in_domain(&host, domain)),
@@ -116,23 +130,24 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whether a rule about files applies to a command that reads (or redirects into) one of them.
-    fn command_touches(&self, parsed: &Parsed, pattern: &str) -> bool {
-        let Some(script) = &self.script else { return false };
-        let fits = |word: &Word| {
-            resolve(&word.text, self.query.cwd, self.query.home)
-                .is_some_and(|path| self.path_fits(pattern, &path))
-        };
-        let reads = |words: &Vec<Word>| words.first().is_some_and(|name| reason(&name.text).is_some());
-        (parsed.names("Read")
-            && (script.reads.iter().any(fits)
-                || self
-                    .readings
-                    .words
-                    .iter()
-                    .filter(|words| reads(words))
-                    .any(|words| words.iter().any(fits))))
-            || (parsed.names("Edit") && script.writes.iter().any(fits))
+    /// Whether a rule about files applies to a command: it does when the command certainly touches one of them
+    /// in the rule's way, and may when nobody can say.
+    fn command_touches(&self, parsed: &Parsed, pattern: &str) -> Match {
+        let Ok(bound) = PathPattern::bind(pattern, self.root(), self.query.home) else { return Match::Maybe };
+        let (reads, edits) = (parsed.names("Read"), parsed.names("Edit"));
+        let found = self.touches.all.iter().filter(|touched| bound.matches(&touched.path));
+        let bites = found.map(|touched| match (touched.how, touched.sure) {
+            (How::Read, true) if reads => Match::Yes,
+            (How::Write, true) if edits => Match::Yes,
+            (How::Read, false) if reads => Match::Maybe,
+            (How::Write, false) if edits => Match::Maybe,
+            (How::Either, _) if reads || edits => Match::Maybe,
+            _ => Match::No,
+        });
+        match bites.max().unwrap_or(Match::No) {
+            Match::No if self.touches.doubt.is_some() && (reads || edits) => Match::Maybe,
+            bites => bites,
+        }
     }
 
     fn path_fits(&self, pattern: &str, path: &Path) -> bool {
@@ -161,13 +176,8 @@ impl<'a> Facts<'a> {
                 let script = self.script.as_ref().filter(|script| is_plain(script))?;
                 let mut first = None;
                 for command in &script.commands {
-                    let rule =
-                        about().find(|(_, parsed)| command_allowed(parsed, command)).map(|(rule, _)| rule);
-                    let harmless = || {
-                        let alone = Script { commands: vec![command.clone()], ..Script::default() };
-                        read_only(&alone, self.places).is_ok()
-                    };
-                    if rule.is_none() && !harmless() {
+                    let rule = self.rule_for(command, 0);
+                    if rule.is_none() && !self.is_harmless(command) {
                         return None;
                     }
                     first = first.or(rule);
@@ -227,17 +237,45 @@ impl<'a> Facts<'a> {
     /// The simple commands that neither a rule nor the table of harmless ones covers.
     pub(super) fn uncovered(&self) -> Vec<&Simple> {
         let Some(script) = &self.script else { return Vec::new() };
-        let allow = |command: &Simple| {
-            self.rules.iter().any(|(rule, parsed)| {
-                rule.behavior == Behavior::Allow
-                    && parsed.as_ref().is_some_and(|p| p.names("Bash") && command_allowed(p, command))
-            })
+        let covered = |command: &Simple| self.rule_for(command, 0).is_some() || self.is_harmless(command);
+        script.commands.iter().filter(|command| !covered(command)).collect()
+    }
+
+    fn is_harmless(&self, command: &Simple) -> bool {
+        let alone = Script { commands: vec![command.clone()], ..Script::default() };
+        read_only(&alone, self.places).is_ok()
+    }
+
+    /// The rule that allows one simple command. What the command runs beside itself must be allowed as well,
+    /// unless the rule says it: `Bash(find:*)` is no word about what `find -exec` runs.
+    fn rule_for(&self, command: &Simple, depth: usize) -> Option<&'a Rule> {
+        let tool = &self.query.access.tool;
+        let allow = |(rule, parsed): &&(&'a Rule, Option<Parsed>)| {
+            rule.behavior == Behavior::Allow
+                && parsed.as_ref().is_some_and(|p| p.names(tool) && command_allowed(p, command))
         };
-        let harmless = |command: &Simple| {
-            let alone = Script { commands: vec![command.clone()], ..Script::default() };
-            read_only(&alone, self.places).is_ok()
+        let mut fitting = self.rules.iter().filter(allow).peekable();
+        fitting.peek()?;
+        let behind = behind(command);
+        let says = |(_, parsed): &&(&'a Rule, Option<Parsed>)| {
+            let Some(Pattern::Command(_, pattern)) = parsed.as_ref().map(Parsed::pattern_ref) else {
+                return parsed.is_some();
+            };
+            let reach = pattern.fixed();
+            let opens = pattern.program().is_some_and(is_open);
+            let said = |hidden: &Simple| {
+                let count = hidden.words.len().max(1);
+                let at = command.words.windows(count).rposition(|words| words == hidden.words);
+                at.is_some_and(|at| at > 0 && reach > at)
+                    || hidden.words.first().is_none_or(|word| is_amount(&word.text))
+                    || (depth < MAX_HIDDEN
+                        && (self.rule_for(hidden, depth + 1).is_some() || self.is_harmless(hidden)))
+            };
+            opens
+                || reach == usize::MAX
+                || (behind.doubts.is_empty() && behind.writes.is_empty() && behind.hidden.iter().all(said))
         };
-        script.commands.iter().filter(|command| !allow(command) && !harmless(command)).collect()
+        fitting.find(says).map(|(rule, _)| *rule)
     }
 
     /// Whether the call changes nothing; the error says what it would do.
@@ -302,6 +340,15 @@ impl<'a> Facts<'a> {
             Target::Named => Err(asks(format!("{} asks", self.query.access.tool))),
         }
     }
+}
+
+/// Commands in the arguments of commands are held against allow rules so deep.
+const MAX_HIDDEN: usize = 3;
+
+/// Whether a word is a number or a duration: an argument of a wrapper, not the name of a command.
+fn is_amount(text: &str) -> bool {
+    let text = text.trim_end_matches(['s', 'm', 'h', 'd']);
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
 }
 
 /// Whether a script's text shows all it does, and it redirects nothing into a file.

@@ -5,10 +5,12 @@
 
 pub mod decide;
 pub mod narrow;
+pub mod reach;
 pub mod rule;
 
 mod command;
 mod facts;
+mod hidden;
 mod path;
 mod readonly;
 mod shell;

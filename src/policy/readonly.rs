@@ -171,9 +171,15 @@ const GIT: &[(&str, Args)] = &[
     ("worktree", Args::Only(&["list", "--porcelain"])),
 ];
 
-/// Why `program` is in the table of harmless ones; `None` when it is not.
-pub(super) fn reason(program: &str) -> Option<&'static str> {
-    TABLE.iter().find(|(name, ..)| *name == program).map(|(_, _, why)| *why)
+/// Whether `program` takes its arguments for texts and opens none of them.
+pub(super) fn takes_texts(program: &str) -> bool {
+    TABLE.iter().any(|(name, args, _)| *name == program && matches!(args, Args::Text))
+}
+
+/// Whether `program` is known to open the files it is given, and to read them only.
+pub(super) fn reads_files(program: &str) -> bool {
+    let opens = |args: &Args| !matches!(args, Args::Text | Args::None | Args::OneOf(_));
+    TABLE.iter().any(|(name, args, _)| *name == program && opens(args))
 }
 
 /// Whether the whole script changes nothing; the error says which part may.
@@ -312,7 +318,7 @@ fn before_glob(text: &str, glob: bool) -> &str {
 
 /// Whether it prints the content of whole trees. The programs of the `grep` family do so with `-r` and
 /// its relatives only; without them they take their input or the files they are given.
-fn reads_tree(name: &str, args: &[Word]) -> bool {
+pub(super) fn reads_tree(name: &str, args: &[Word]) -> bool {
     let descends = |word: &Word| match word.text.strip_prefix("--") {
         Some(long) => long.starts_with('r') || long.starts_with('d'),
         None => word.text.starts_with('-') && word.text.contains(['r', 'R', 'd']),

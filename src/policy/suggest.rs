@@ -3,6 +3,7 @@
 use super::decide::Query;
 use super::rule::{check, host};
 use super::shell::{Script, Simple};
+use super::unwrap::behind;
 use crate::wire::access::Target;
 use crate::wire::permission::{Behavior, Suggestion};
 use std::path::Path;
@@ -148,7 +149,8 @@ fn commands(command: &str, script: Option<&Script>, uncovered: &[&Simple]) -> Ve
 fn prefix(simple: &Simple) -> Option<String> {
     let plain =
         |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_-./:@+".contains(c));
-    if !simple.assignments.is_empty() {
+    let behind = behind(simple);
+    if !simple.assignments.is_empty() || !behind.hidden.is_empty() || !behind.doubts.is_empty() {
         return None;
     }
     let texts: Vec<&str> = simple

@@ -7,6 +7,7 @@
 use super::shells::{self, Shells};
 use super::spool::MAX_FILE;
 use crate::os::command::{CommandEvent, Exit, RunningCommand};
+use crate::wire::mask::Mask;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub struct BackgroundShell {
     pub timeout: Option<Duration>,
     /// The commands of its agent, with which it ends.
     pub shells: Arc<Shells>,
+    /// What its output is written down without.
+    pub mask: Mask,
 }
 
 /// Why we ended a command.
@@ -56,7 +59,8 @@ pub struct ShellEnd {
 
 /// Runs it to its end. `stop` ends it.
 pub async fn run(shell: BackgroundShell, output: &Path, stop: &CancellationToken) -> ShellEnd {
-    let BackgroundShell { mut running, timeout, shells, .. } = shell;
+    let BackgroundShell { mut running, timeout, shells, mask, .. } = shell;
+    let mut mask = mask.stream();
     let _held = shells.hold();
     let ending = shells.ending();
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -85,8 +89,9 @@ pub async fn run(shell: BackgroundShell, output: &Path, stop: &CancellationToken
             }
         };
         match event {
-            CommandEvent::Output(data) | CommandEvent::Stderr(data) => file.push(&data),
+            CommandEvent::Output(data) | CommandEvent::Stderr(data) => file.push(&mask.push(&data)),
             CommandEvent::Exited { exit, left } if cut.is_none() => {
+                file.push(&mask.finish());
                 let mut note = file.trouble.take();
                 if left {
                     shells.keep(running);
@@ -99,6 +104,7 @@ pub async fn run(shell: BackgroundShell, output: &Path, stop: &CancellationToken
             }
             CommandEvent::Exited { .. } => {}
             CommandEvent::Gone => {
+                file.push(&mask.finish());
                 let note = file.trouble.take();
                 return ShellEnd { exit: None, cut, tail: file.tail(), note };
             }

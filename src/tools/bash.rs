@@ -106,6 +106,7 @@ impl Tool for Bash {
 async fn leave(running: RunningCommand, input: Input, ctx: &ToolContext) -> ToolOutput {
     let first = || input.command.lines().next().unwrap_or_default().chars().take(SUMMARY_CHARS).collect();
     let shell = BackgroundShell {
+        mask: ctx.mask.clone(),
         running,
         description: input.description.clone().unwrap_or_else(first),
         timeout: input.timeout.map(Duration::from_millis),
@@ -147,6 +148,7 @@ enum Cut {
 
 async fn watch(mut running: RunningCommand, timeout: Duration, ctx: &ToolContext) -> ToolOutput {
     let mut spool = Spool::new(ctx.output_dir.clone(), ctx.tool_use_id.clone());
+    let mut mask = ctx.mask.stream();
     let until = Instant::now() + timeout;
     let mut progress_at = Instant::now();
     let mut cut = None;
@@ -165,7 +167,7 @@ async fn watch(mut running: RunningCommand, timeout: Duration, ctx: &ToolContext
             }
         };
         match event {
-            CommandEvent::Output(data) | CommandEvent::Stderr(data) => spool.push(&data),
+            CommandEvent::Output(data) | CommandEvent::Stderr(data) => spool.push(&mask.push(&data)),
             CommandEvent::Exited { exit, left } if cut.is_none() => break Some((exit, left)),
             CommandEvent::Exited { .. } => {}
             CommandEvent::Gone => break None,
@@ -175,6 +177,7 @@ async fn watch(mut running: RunningCommand, timeout: Duration, ctx: &ToolContext
             progress_at = Instant::now() + PROGRESS_PAUSE;
         }
     };
+    spool.push(&mask.finish());
     let output = spool.finish();
     match (exit, cut) {
         (Some((exit, left)), _) => {

@@ -5,6 +5,7 @@ use super::file_cache::FileCache;
 use super::shells::Shells;
 use super::tool::BoxFuture;
 use super::web::Web;
+use crate::wire::mask::Mask;
 use crate::wire::todo::Todo;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -81,6 +82,10 @@ pub struct ToolContext {
     /// Where the whole of an output goes that is too long for the history; readable although it lies
     /// in a closed directory. Without links in it.
     pub output_dir: PathBuf,
+    /// Says which files a search passes over, since a rule keeps them from being read.
+    pub kept_back: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
+    /// What is written down without the keys of model providers.
+    pub mask: Mask,
     /// The web.
     pub web: Arc<dyn Web>,
     /// The agent's list of things to do.
@@ -92,12 +97,21 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// The closed directory that holds `path`, unless it is in the agent's own `output_dir`.
-    /// `path` must be absolute with its links resolved.
-    pub fn closed_by(&self, path: &Path) -> Option<&Path> {
+    /// The closed directory that holds `path`, unless it is in the agent's own `output_dir`; the path itself
+    /// when it shows the memory or environment of a process. `path` must be absolute with its links resolved.
+    pub fn closed_by<'a>(&'a self, path: &'a Path) -> Option<&'a Path> {
+        if shows_process(path) {
+            return Some(path);
+        }
         if path.starts_with(&self.output_dir) {
             return None;
         }
         self.closed.iter().map(PathBuf::as_path).find(|dir| path.starts_with(dir))
     }
+}
+
+/// Whether a file of `/proc` shows what a process holds: our keys, too, in ours and in those it was started
+/// from (proc(5)).
+pub(super) fn shows_process(path: &Path) -> bool {
+    path.starts_with("/proc") && path.file_name().is_some_and(|name| name == "environ" || name == "mem")
 }

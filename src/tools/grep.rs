@@ -162,6 +162,11 @@ fn grep(input: &Input, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
         if ctx.closed_by(&opened.path).is_some() || !opened.path.starts_with(&root) {
             continue;
         }
+        // The very file that was asked for has been decided about.
+        if path != root && ((ctx.kept_back)(path) || (ctx.kept_back)(&opened.path)) {
+            tally.kept_back += 1;
+            continue;
+        }
         let shown = path::shown(path, &ctx.cwd);
         match search.file(opened.file, &shown, &ctx.cancel) {
             Ok(found) if found.matches > 0 => {
@@ -189,6 +194,7 @@ struct Tally<'a> {
     chars: usize,
     matches: u64,
     unreadable: usize,
+    kept_back: usize,
     /// Stopped before everything was searched.
     full: bool,
 }
@@ -203,6 +209,7 @@ impl<'a> Tally<'a> {
             chars: 0,
             matches: 0,
             unreadable: 0,
+            kept_back: 0,
             full: false,
         }
     }
@@ -251,6 +258,12 @@ impl<'a> Tally<'a> {
         }
         if self.unreadable > 0 {
             notes.push(format!("[{} files or directories could not be searched]", self.unreadable));
+        }
+        if self.kept_back > 0 {
+            notes.push(format!(
+                "[{} files that a rule keeps from being read were passed over]",
+                self.kept_back
+            ));
         }
         self.lines.extend(notes);
         self.lines.join("\n")

@@ -1,6 +1,6 @@
 //! Paths of tool inputs: made absolute without a look at the disk, refused where closed, shown short.
 
-use super::context::ToolContext;
+use super::context::{ToolContext, shows_process};
 use super::tool::ToolOutput;
 use crate::os::error::OsError;
 use crate::os::file::normalize;
@@ -34,6 +34,11 @@ pub(super) fn shown(path: &Path, cwd: &Path) -> String {
 pub(super) fn refuse_closed(ctx: &ToolContext, real: &Path) -> Result<(), ToolOutput> {
     match ctx.closed_by(real) {
         None => Ok(()),
+        Some(_) if shows_process(real) => Err(ToolOutput::error(format!(
+            "{} shows the memory or the environment of a process, where keys are, and is closed to tools. Nothing was \
+             read.",
+            real.display()
+        ))),
         Some(closed) => Err(ToolOutput::error(format!(
             "{} lies in {}, which holds this program's own state and is closed to tools. Nothing was touched; do not \
              try to reach it in another way.",

@@ -21,6 +21,7 @@ pub mod ids;
 pub mod ledger;
 pub mod limits;
 pub mod mail;
+pub mod mask;
 pub mod mcp;
 pub mod open;
 pub mod permission;

@@ -12,6 +12,7 @@ use festoon::tools::web::{Found, Wanted, Web};
 use festoon::tools::web_fetch::fetch::{Client, HttpError};
 use festoon::tools::web_fetch::pages::Pages;
 use festoon::wire::limits::TOOL_RESULT_CHARS;
+use festoon::wire::mask::Mask;
 use festoon::wire::todo::Todo;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -89,6 +90,8 @@ impl Agent {
             environment: Arc::new(environment(&mark)),
             closed: Arc::from([]),
             output_dir: temp.path().join("output"),
+            kept_back: Arc::new(|_| false),
+            mask: Mask::default(),
             web: Arc::clone(&seen) as Arc<dyn Web>,
             todos: Arc::clone(&seen) as Arc<dyn TodoList>,
             checkpoints: Arc::clone(&seen) as Arc<dyn BeforeChange>,

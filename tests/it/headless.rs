@@ -1,6 +1,6 @@
 //! `festoon -p`: what it reads, what it prints, how it ends.
 
-use crate::support::model_server::{ModelServer, call, call_as, gate, prompt, say, think};
+use crate::support::model_server::{ModelServer, Reply, call, call_as, gate, prompt, say, think};
 use crate::support::run::Done;
 use crate::support::world::World;
 use serde_json::{Value, json};
@@ -360,4 +360,83 @@ fn a_word_near_a_command_is_no_prompt() {
         assert_eq!(error["message"], "a prompt begins a session at a terminal, and standard input is none");
         assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("festoon -p")), "{error}");
     }
+}
+
+#[test]
+fn a_run_without_an_answer_says_so() {
+    let server = ModelServer::start();
+    let note = "the model ended its turn without an answer: its last message holds no text";
+    for (id, reply) in [("ID:thinks", vec![think("Hm.")]), ("ID:nothing", Vec::new())] {
+        let world = server.world();
+        server.on(prompt(id), [Reply::Message(reply.clone()), Reply::Message(reply.clone())]);
+        let done = world.festoon(["-p", id]).run();
+        done.code(0);
+        assert_eq!((done.stdout.as_str(), done.stderr), ("", format!("warning: {note}\n")));
+        let done = world.festoon(["-p", id, "--output-format", "json"]).run();
+        let result = done.code(0).result();
+        assert_eq!((&result["result"], &result["note"]), (&"".into(), &note.into()), "{result}");
+        assert!(done.stderr.contains(note), "{}", done.stderr);
+        world.check_transcripts();
+    }
+    // What was said on the way is no answer either; one that was given needs no note.
+    let world = server.world();
+    world.file("a", "x");
+    let look = call_as("l", "Read", serde_json::json!({ "file_path": "a" }));
+    server.on(prompt("ID:way"), [[say("I look."), look].into(), Reply::Message(Vec::new())]);
+    let result = world.festoon(["-p", "ID:way", "--output-format", "json"]).run().code(0).result();
+    assert_eq!((&result["result"], &result["note"]), (&"I look.".into(), &note.into()), "{result}");
+    server.on(prompt("ID:said"), [say("Yes.").into()]);
+    let result = world.festoon(["-p", "ID:said", "--output-format", "json"]).run().code(0).result();
+    assert!(result.get("note").is_none(), "{result}");
+}
+
+#[test]
+fn numbers_and_directories_that_mean_nothing_are_wrong_use() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let file = world.file("a-file", "");
+    let wrong: [(&str, &str, &str); 14] = [
+        ("--max-cost", "-1", "an amount like 2.50 is wanted"),
+        ("--max-cost", "nan", "an amount like 2.50 is wanted"),
+        ("--max-turns", "0", "a whole number from 1 is wanted"),
+        ("--max-turns", "-1", "a whole number from 1 is wanted"),
+        ("--max-agents", "0", "at least 1; --max-agents-total 0 forbids agents"),
+        ("--max-agents", "-1", "a whole number from 1 is wanted"),
+        ("--max-agents-total", "-1", "a whole number from 0 is wanted"),
+        ("--max-tokens-total", "1.5", "a whole number from 0 is wanted"),
+        ("--max-depth", "-1", "a whole number from 0 is wanted"),
+        ("--wait", "-1", "a number of whole seconds from 0 is wanted"),
+        ("--ask-timeout", "-1", "a number of whole seconds from 0 is wanted"),
+        ("--ask-timeout", "soon", "a number of whole seconds from 0 is wanted"),
+        ("--add-dir", "no/such", "--add-dir: no/such does not exist"),
+        ("--add-dir", file.to_str().expect("UTF-8"), "is no directory"),
+    ];
+    for (flag, value, why) in wrong {
+        let done = world.festoon(["-p", "hi", flag, value, "--json"]).run();
+        done.code(2);
+        let error = done.error();
+        let said = error["message"].as_str().expect("text");
+        assert!(said.contains(why) && said.contains(flag) && !said.contains('\n'), "{flag} {value}: {said}");
+    }
+    assert_eq!(server.requests().len(), 0);
+    // 0 forbids agents, and is no error.
+    server.on(prompt("ID:alone"), [say("Alone.").into()]);
+    world
+        .festoon(["-p", "ID:alone", "--max-agents-total", "0", "--max-depth", "0", "--wait", "0"])
+        .run()
+        .code(0);
+}
+
+#[test]
+fn lines_may_begin_with_a_mark_and_end_as_on_windows() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.on(prompt("ID:first"), [say("One.").into(), say("Two.").into()]);
+    let line =
+        |text: &str| json!({ "type": "user", "message": { "role": "user", "content": text } }).to_string();
+    let input = format!("\u{feff}{}\r\n\r\n{}\r\n", line("ID:first"), line("more"));
+    let done = world.festoon(["-p", "--input-format", "stream-json"]).stdin(input).run();
+    assert_eq!(done.code(0).stdout, "Two.\n");
+    assert_eq!(server.of("ID:first").len(), 2);
+    server.all_played();
 }

@@ -244,3 +244,65 @@ fn a_child_works_inside_its_parents_project_alone() {
     let wanted = [("own", false), ("denied", true), ("shell", true), ("inner", false)];
     assert_eq!(failed, wanted.map(|(id, failed)| (id.to_owned(), failed)), "{:#?}", child.results());
 }
+
+#[test]
+fn a_rule_about_a_file_holds_however_a_command_or_a_link_names_it() {
+    let server = ModelServer::start();
+    let world = server.world();
+    for dir in ["sub", "deep/er"] {
+        fs::create_dir_all(world.project.join(dir)).expect("dirs");
+    }
+    world.file(".env", "SECRET=1\n");
+    world.file("plain", "fine\n");
+    world.file("deep/er/plain", "fine\n");
+    symlink(".env", world.project.join("lnk")).expect("link");
+    world.file(".festoon/settings.json", r#"{"permissions":{"deny":["Read(.env)"]}}"#);
+    let denied = [
+        "cat .e*",
+        "cat lnk",
+        "cat l?k",
+        "cat .[e]nv",
+        "cd sub && cat ../.env",
+        "< .env cat",
+        "< lnk cat",
+        "head -n1 sub/../lnk",
+        "grep -r SECRET .",
+        "grep -r SECRET",
+        "sed -n p lnk",
+    ];
+    let asked = ["cat $X", "cat {.env,plain}", "(cd sub); cat .env", "ls -a | xargs cat", "cp lnk copy"];
+    let runs = [
+        "cat plain",
+        "cat p*",
+        "rg fine",
+        "grep -r fine deep",
+        "cd deep && cat er/plain",
+        "ls -a",
+        "echo .env",
+    ];
+    let calls = |kind: &str, commands: &[&str]| -> Vec<Part> {
+        let one = |(n, command): (usize, &&str)| {
+            call_as(&format!("{kind}{n}"), "Bash", json!({ "command": command }))
+        };
+        commands.iter().enumerate().map(one).collect()
+    };
+    let mut parts = calls("denied", &denied);
+    parts.extend(calls("asked", &asked));
+    parts.extend(calls("runs", &runs));
+    parts.push(call_as("deniedtool", "Read", json!({ "file_path": "lnk" })));
+    parts.push(call_as("runs99", "Grep", json!({ "pattern": "SECRET|fine", "output_mode": "content" })));
+    server.on(prompt("ID:try"), [parts.into(), say("done").into()]);
+    world.festoon(["-p", "ID:try", "--permission-mode", "bypassPermissions"]).run().code(5);
+    for (id, text, is_error) in server.last_of("ID:try").results() {
+        assert!(!text.contains("SECRET=1"), "{id}: {text}");
+        let expected = match id.trim_end_matches(|c: char| c.is_ascii_digit()) {
+            "runs" => !is_error || text.contains("rg: command not found") || text.contains("127"),
+            "asked" => {
+                text.contains("may apply, which only the running shell knows")
+                    || text.contains("a person's yes")
+            }
+            _ => text.contains("the rule Read(.env) (project settings) denies it"),
+        };
+        assert!(expected, "{id}: {text}");
+    }
+}

@@ -130,3 +130,55 @@ fn what_is_written_is_for_its_owner_only() {
     }
     assert_eq!(wrong, Vec::<PathBuf>::new());
 }
+
+#[test]
+fn a_key_that_a_tool_prints_or_the_model_repeats_is_written_nowhere() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let source = world.file("dotenv", &format!("ANTHROPIC_API_KEY={KEY}\nfine=1\n"));
+    let (begin, end) = KEY.split_at(9);
+    let slow = format!("printf %s {begin}; sleep 0.3; echo '{end}'; sleep 0.3; echo \"<{end}>\"");
+    server.on(
+        prompt("ID:keys"),
+        [
+            [
+                say(&format!("The key is {KEY}.")),
+                call_as("cat", "Bash", json!({ "command": "cat dotenv" })),
+                call_as("read", "Read", json!({ "file_path": "dotenv" })),
+                call_as("slow", "Bash", json!({ "command": slow })),
+                call_as("later", "Bash", json!({ "command": "cat dotenv", "run_in_background": true })),
+                call_as("proc", "Read", json!({ "file_path": "/proc/self/environ" })),
+                call_as("grep", "Grep", json!({ "pattern": "ANTHROPIC", "path": "/proc/1/environ" })),
+            ]
+            .into(),
+            say(&format!("Again: {KEY}")).into(),
+        ],
+    );
+    server.always(prompt("ID:keys"), say("Ok."));
+    let record = world.outside().join("record.toml");
+    let done = world
+        .festoon(["-p", "ID:keys", "--output-format", "stream-json", "--session-id", "s1", "--record"])
+        .args([record.to_str().expect("UTF-8")])
+        .args(FREE)
+        .run();
+    done.code(0);
+    assert!(!done.stdout.contains(KEY) && !done.stderr.contains(KEY));
+    assert_eq!(files_with(&world, &[KEY]), [source]);
+    assert!(std::fs::read_to_string(&record).expect("recorded").contains("The key is [key]."));
+    let request = server.of("ID:keys")[1].clone();
+    assert!(
+        request.result("cat").0.contains("ANTHROPIC_API_KEY=[key]\nfine=1"),
+        "{:?}",
+        request.result("cat")
+    );
+    assert!(request.result("read").0.contains("ANTHROPIC_API_KEY=[key]"), "{:?}", request.result("read"));
+    assert_eq!(request.result("slow").0.trim(), format!("[key]\n<{end}>"));
+    for id in ["proc", "grep"] {
+        let (text, failed) = request.result(id);
+        assert!(failed && text.contains("the environment of a process"), "{id}: {text}");
+    }
+    // What is sent after a restart is what was sent before.
+    world.festoon(["-p", "And now?", "--resume", "s1"]).args(FREE).run().code(0);
+    world.check_transcripts();
+    assert_eq!(files_with(&world, &[KEY]).len(), 1);
+}

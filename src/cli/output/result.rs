@@ -7,6 +7,9 @@ use crate::wire::usage::{Money, Usage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// What is said of a turn whose last response held neither text nor a call.
+pub const NO_ANSWER: &str = "the model ended its turn without an answer: its last message holds no text";
+
 /// How the run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -39,6 +42,10 @@ pub struct RunResult {
     /// `max_tokens` when the answer breaks off at the model's limit of output; else left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<&'static str>,
+    /// [`NO_ANSWER`] when the last turn ended without one; else left out. `result` is empty then, or what the
+    /// model said before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
     /// The session.
     pub session_id: SessionId,
     /// Rounds of the main agent.

@@ -1,6 +1,7 @@
 //! Whole verdicts.
 
 use super::*;
+use crate::policy::reach::{How, Touched};
 use crate::wire::access::Target;
 use PermissionMode::{AcceptEdits, Auto, BypassPermissions, Default, DontAsk, Plan};
 
@@ -43,6 +44,7 @@ pub(in crate::policy) fn verdict(mode: PermissionMode, rules: &[Rule], call: &st
         project: &[PathBuf::from("/p")],
         home: Some(Path::new("/h")),
         closed: &[PathBuf::from("/h/state/teams"), PathBuf::from("/h/state/projects")],
+        touches: None,
         own_output: Path::new("/h/state/projects/x/s/output"),
     })
 }
@@ -146,6 +148,30 @@ fn allow_rules_need_every_command_and_no_redirection() {
         (&["+Bash(make > out && cat out)"], "make > out && cat out", true),
         (&["+Bash(make > out && cat out)"], "make > out2 && cat out", false),
         (&["+Bash(make:*)"], "make < /dev/tcp/a/1", false),
+        (&["+Bash(find:*)"], "find . -name x", true),
+        (&["+Bash(find:*)"], "find . -exec rm {} +", false),
+        (&["+Bash(find:*)"], "find . -exec grep x {} +", true),
+        (&["+Bash(find:*)", "+Bash(rm:*)"], "find . -exec rm {} +", true),
+        (&["+Bash(find . -exec rm:*)"], "find . -exec rm x +", true),
+        (&["+Bash(timeout:*)"], "timeout 5 rm x", false),
+        (&["+Bash(timeout:*)", "+Bash(make:*)"], "timeout 5 make x", true),
+        (&["+Bash(timeout 5 make:*)"], "timeout 5 make x", true),
+        (&["+Bash(env:*)"], "env A=b rm x", false),
+        (&["+Bash(xargs:*)"], "ls | xargs rm", false),
+        (&["+Bash(nohup *)"], "nohup rm x", false),
+        (&["+Bash(git:*)"], "git push", true),
+        (&["+Bash(git:*)"], "git -C sub push", true),
+        (&["+Bash(git:*)"], "git -c alias.x='!rm x' x", false),
+        (&["+Bash(git log:*)"], "git log --ext-diff -p", false),
+        (&["+Bash(git rebase:*)"], "git rebase -x 'rm x' main", false),
+        (&["+Bash(awk:*)"], "awk '{ print $1 }' x", true),
+        (&["+Bash(awk:*)"], "awk 'BEGIN { system(\"rm x\") }'", false),
+        (&["+Bash(tar:*)"], "tar -xf a --to-command=rm", false),
+        (&["+Bash(sort:*)"], "sort --compress-program=rm x", false),
+        (&["+Bash(python:*)"], "python -c x", true),
+        (&["+Bash(bash:*)"], "bash -c 'rm x'", true),
+        (&["+Bash(sudo:*)"], "sudo rm x", true),
+        (&["+Bash(timeout 5 python -c x)"], "timeout 5 python -c x", true),
     ];
     for (texts, command, expected) in table {
         let verdict = verdict(DontAsk, &rules(texts), &format!("Bash:{command}"));
@@ -167,6 +193,12 @@ fn deny_rules_bite_on_any_part_in_any_dress() {
         "'r'm x",
         "bash -c 'ls; rm x'",
         "timeout 5 env A=b nohup rm x",
+        "runuser -u bob rm x",
+        "ssh-agent rm x",
+        "su bob -c 'rm x'",
+        "script -qc 'rm x' log",
+        "ssh host rm x",
+        "PAGER='rm x' git log",
         "f() { rm x; }; f",
         "cat <<E\n$(rm x)\nE",
         "if true; then rm x; fi > log",
@@ -183,7 +215,19 @@ fn deny_rules_bite_on_any_part_in_any_dress() {
 #[test]
 fn what_a_deny_rule_cannot_see_is_asked_in_every_mode() {
     let maybe = "the rule Bash(rm:*) (project settings) may apply, which only the running shell knows";
-    for command in ["$X y", "bash -c \"$X\"", "curl x | sh", "echo 'a"] {
+    for command in [
+        "$X y",
+        "bash -c \"$X\"",
+        "curl x | sh",
+        "echo 'a",
+        "source <(echo rm x)",
+        "python -c x",
+        "perl -e x",
+        "awk 'BEGIN { system(\"x\") }'",
+        "git -c alias.x='!r' x",
+        "vim -c '!r'",
+        "ssh host",
+    ] {
         let call = format!("Bash:{command}");
         assert_eq!(line(BypassPermissions, &["-Bash(rm:*)"], &call), format!("ask: {maybe} []"), "{command}");
         assert_eq!(
@@ -312,6 +356,7 @@ fn rules_are_below_the_root_and_words_below_the_directory_of_work() {
             project: &[PathBuf::from("/p")],
             home: None,
             closed: &[],
+            touches: None,
             own_output: Path::new("/none"),
         })
     };
@@ -325,4 +370,85 @@ fn rules_are_below_the_root_and_words_below_the_directory_of_work() {
     assert!(denied("Bash:cat ../.env", &["-Read(.env)"]));
     assert!(allowed("Bash:cat .env", &["-Read(.env)"]));
     assert!(denied("Bash:cat .env", &["-Read(sub/.env)"]));
+}
+
+#[test]
+fn rules_about_files_hold_for_commands_however_they_name_them() {
+    let denied = "deny: the rule Read(.env) (project settings) denies it";
+    let maybe =
+        "ask: the rule Read(.env) (project settings) may apply, which only the running shell knows []";
+    for (command, expected) in [
+        ("cat .env", denied),
+        ("cat ./sub/../.env", denied),
+        ("cat 'a' .env | head", denied),
+        ("< .env cat", denied),
+        ("sed -n p .env", denied),
+        ("base64 .env", denied),
+        ("cd sub && cat ../.env", denied),
+        ("sudo cat .env", denied),
+        ("bash -c 'cat < .env'", denied),
+        ("echo $(<.env)", denied),
+        ("git show HEAD:.env", denied),
+        ("grep -f.env x", denied),
+        ("cat $X", maybe),
+        ("cat {.env,x}", maybe),
+        ("cat ~bob/x", maybe),
+        ("cd $X && cat a", maybe),
+        ("(cd sub); cat .env", maybe),
+        ("ls -a | xargs cat", maybe),
+        ("find . -name x -exec cat {} +", maybe),
+        ("cp .env x", maybe),
+        ("python -c x", maybe),
+    ] {
+        let call = format!("Bash:{command}");
+        assert_eq!(line(BypassPermissions, &["-Read(.env)"], &call), expected, "{command}");
+    }
+    let bypass = "allow: bypassPermissions mode allows it";
+    for command in
+        ["cat x", "echo .env $X", "make $X", "ls", "cd sub && cat .env", "for f in a b; do echo $f; done"]
+    {
+        let call = format!("Bash:{command}");
+        let expected = if command.starts_with("cd") { maybe } else { bypass };
+        assert_eq!(line(BypassPermissions, &["-Read(.env)"], &call), expected, "{command}");
+    }
+    for command in ["cat .env", "cat $X", "cd $X && cat a"] {
+        let call = format!("Bash:{command}");
+        assert_eq!(line(BypassPermissions, &["-Read", "-Bash(rm:*)"], &call), bypass, "{command}");
+    }
+    let edits =
+        "ask: the rule Edit(gen/**) (project settings) may apply, which only the running shell knows []";
+    for (command, expected) in [
+        ("cat x > gen/y", "deny: the rule Edit(gen/**) (project settings) denies it"),
+        ("rm gen/y", edits),
+        ("sed -i s/a/b/ gen/y", edits),
+        ("cat gen/y", bypass),
+    ] {
+        let call = format!("Bash:{command}");
+        assert_eq!(line(BypassPermissions, &["-Edit(gen/**)"], &call), expected, "{command}");
+    }
+}
+
+#[test]
+fn what_a_look_at_the_disk_found_counts() {
+    let touched = |path: &str, sure| Touched { path: path.into(), how: How::Read, sure };
+    let judged = |all: Vec<Touched>, doubt: Option<&str>| {
+        decide(&Query {
+            access: &access("Bash:cat lnk"),
+            rules: &rules(&["-Read(.env)"]),
+            mode: Default,
+            cwd: Path::new("/p"),
+            project: &[PathBuf::from("/p")],
+            home: None,
+            closed: &[],
+            touches: Some(&Touches { all, doubt: doubt.map(str::to_owned) }),
+            own_output: Path::new("/none"),
+        })
+    };
+    assert!(matches!(judged(vec![touched("/p/lnk", true)], None), Verdict::Allow { .. }));
+    assert!(matches!(
+        judged(vec![touched("/p/lnk", true), touched("/p/.env", true)], None),
+        Verdict::Deny { .. }
+    ));
+    assert!(matches!(judged(vec![touched("/p/.env", false)], None), Verdict::Ask { .. }));
+    assert!(matches!(judged(Vec::new(), Some("too many")), Verdict::Ask { .. }));
 }

@@ -16,6 +16,7 @@ use crate::tools::tool::{BoxFuture, Tool, ToolCall, ToolContent, ToolOutput};
 use crate::tools::web::{Found, Wanted, Web};
 use crate::tools::web_fetch::fetch::{Client, HttpError};
 use crate::tools::web_fetch::pages::Pages;
+use crate::wire::mask::Mask;
 use crate::wire::todo::Todo;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -97,6 +98,8 @@ impl Place {
             closed: vec![closed.clone()].into(),
             approved: Arc::new([]),
             output_dir,
+            kept_back: Arc::new(|_| false),
+            mask: Mask::default(),
             web: Arc::new(Nowhere),
             todos: Arc::new(Nowhere),
             checkpoints: Arc::new(Nowhere),
