@@ -136,10 +136,7 @@ fn a_read_only_root_can_be_looked_at_and_says_what_to_do_when_it_must_be_written
         let home = world.home.display();
         assert!(err.contains("annot write to ") && err.contains(&format!("{home}")), "{args:?}: {err}");
         assert!(err.contains("read-only file system"), "{args:?}: {err}");
-        assert!(
-            err.contains("hint: Set FESTOON_HOME to a directory that can be written."),
-            "{args:?}: {err}"
-        );
+        assert!(err.contains("set FESTOON_HOME to a directory that can be written"), "{args:?}: {err}");
     }
 }
 
