@@ -33,7 +33,7 @@ pub(super) async fn doomed(
 
 fn may_know(core: &AgentCore, path: &Path) -> bool {
     let target = Target::Read(vec![path.to_owned()]);
-    match core.permissions.decide(&Access { tool: READ.to_owned(), target, summary: String::new() }) {
+    match core.permissions.decide(&Access { tool: READ.to_owned(), target, summary: String::new() }, None) {
         Verdict::Allow { .. } => true,
         Verdict::Ask { .. } => core.files.state(path).is_some(),
         Verdict::Deny { .. } => false,
