@@ -142,6 +142,7 @@ impl Bench {
             slots,
             budget: Budget::new(shared),
             forks: Forks::Explicit,
+            mask: crate::wire::mask::Mask::default(),
             prices: PriceTable::new(&BTreeMap::new()),
             surroundings: Known::default(),
             checkpoints: Checkpoints::default(),
