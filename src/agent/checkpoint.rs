@@ -2,7 +2,8 @@
 //!
 //! One for all agents of a process, since they work on the same files; a turn is the main agent's, and
 //! what others change meanwhile belongs to it. A process that has no session of its own (a worker in a
-//! pane) keeps nothing. That something could not be kept is said and stops no change.
+//! pane) keeps nothing. That something could not be kept is said and stops no change. Everything here that
+//! touches files is for the store thread.
 
 use super::core::AgentCore;
 use super::events::AgentEvent;
@@ -94,12 +95,17 @@ pub(super) struct Keeper(pub(super) Arc<AgentCore>);
 
 impl BeforeChange for Keeper {
     fn wants(&self, path: &Path) -> bool {
-        self.0.runtime.checkpoints.wants(path)
+        let (core, file) = (Arc::clone(&self.0), path.to_owned());
+        let wants = move || Ok(core.runtime.checkpoints.wants(&file));
+        // Where it cannot be asked, the attempt says so.
+        self.0.runtime.disk.wait(path, wants).unwrap_or(true)
     }
 
-    fn keep(&self, path: &Path, former: &Former) {
+    fn keep(&self, path: &Path, former: Former) {
         let core = &self.0;
-        let why = match core.runtime.checkpoints.keep(path, former, core.context.id().as_str()) {
+        let (own, file) = (Arc::clone(core), path.to_owned());
+        let keep = move || own.runtime.checkpoints.keep(&file, &former, own.context.id().as_str());
+        let why = match core.runtime.disk.wait(path, keep) {
             Ok(None) => return,
             Ok(Some(why)) => why,
             Err(error) => error.to_string(),

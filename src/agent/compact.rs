@@ -196,11 +196,10 @@ impl Agent {
             Err(NoSummary::Cancelled) => return Compacted::Cancelled,
             Err(NoSummary::Why(why)) => return Compacted::Failed(why),
         };
-        let from_hooks = self.after_summary(cancel).await;
-        let message = self.beginning(&summary.text, from_hooks).await;
+        let beginning = self.beginning(&summary.text).await;
         let kept = self.history.len() - cut.start;
         let mut history = Vec::with_capacity(kept + 1);
-        history.push(message.clone());
+        history.push(ChatMessage::user(beginning.clone()));
         history.extend_from_slice(&self.history[cut.start..]);
         let post_tokens = context_size::of_request(&self.prefix, &history);
         if post_tokens >= pre_tokens {
@@ -212,6 +211,12 @@ impl Agent {
             self.observe(&AgentEvent::Notice(format!("the conversation stays as it is: {why}")));
             return Compacted::NoShorter;
         }
+        // Told once nothing but the disk can prevent it any more; what they say then waits for the next
+        // message.
+        let from_hooks = self.after_summary(cancel).await;
+        let message = ChatMessage::user(beginning.into_iter().chain(from_hooks.iter().cloned()).collect());
+        history[0] = message.clone();
+        let post_tokens = context_size::of_request(&self.prefix, &history);
         let data = json!({
             "trigger": trigger.as_str(), "preTokens": pre_tokens, "postTokens": post_tokens,
             "keptMessages": kept, "usage": summary.usage, "model": self.core.model.full,
@@ -221,7 +226,10 @@ impl Agent {
             vec![NewLine::system(COMPACT_BOUNDARY, text).with_data(&data), NewLine::message(&message, None)];
         let uuids = match self.transcript.append(lines).await {
             Ok(uuids) => uuids,
-            Err(error) => return Compacted::Failed(error.to_string()),
+            Err(error) => {
+                self.give_back_context(from_hooks);
+                return Compacted::Failed(error.to_string());
+            }
         };
         self.history = Arc::new(history);
         self.anchors.clear();
@@ -244,7 +252,7 @@ impl Agent {
 
     /// The message that takes the place of what is summarized: the surroundings, the summary, and what
     /// must not be forgotten.
-    async fn beginning(&self, summary: &str, from_hooks: Vec<Block>) -> ChatMessage {
+    async fn beginning(&self, summary: &str) -> Vec<Block> {
         let mut blocks = first::surroundings(&self.core, self.branch()).await;
         blocks.push(Block::text(&format!(
             "<conversation-summary>\nWhat was said before this was summarized to make room; the user sees all of it, \
@@ -257,8 +265,7 @@ impl Agent {
         parts.extend(kept::files(&self.core, &self.history).await);
         blocks.extend(parts.iter().map(kept::Kept::block));
         blocks.extend(modes::reminder(&self.core).map(Block::text));
-        blocks.extend(from_hooks);
-        ChatMessage::user(blocks)
+        blocks
     }
 
     /// Asks the same model, in the same conversation, so that what it has cached is read. What does not

@@ -61,6 +61,18 @@ impl Disk {
         result.await.unwrap_or_else(|_| Err(gone(what, "the store thread has ended")))
     }
 
+    /// The same as [`Self::run`] for a thread that may block; never one of the runtime's.
+    pub fn wait<T: Send + 'static>(
+        &self,
+        what: &Path,
+        job: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (done, result) = oneshot::channel();
+        let mut job = Some(job);
+        self.send(what, move || job.take().map(|job| job()).transpose(), done);
+        result.blocking_recv().unwrap_or_else(|_| Err(gone(what, "the store thread has ended")))
+    }
+
     /// The same for whoever cannot wait: a failure is logged. `what` also says what was tried.
     pub fn later<T: Send + 'static>(
         &self,

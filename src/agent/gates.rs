@@ -101,6 +101,15 @@ impl SessionEnding {
     }
 }
 
+/// A working tree of an agent's own.
+#[derive(Debug, Clone, Copy)]
+pub struct GateTree<'a> {
+    /// Its top.
+    pub path: &'a Path,
+    /// Its branch.
+    pub branch: &'a str,
+}
+
 /// A task of the team's list.
 #[derive(Debug, Clone, Copy)]
 pub struct GateTask<'a> {
@@ -187,6 +196,10 @@ pub enum GateEvent<'a> {
         /// What the person wants kept above all.
         focus: Option<&'a str>,
     },
+    /// A worktree was made, and its agent is about to be started in it.
+    WorktreeCreate(GateTree<'a>),
+    /// A worktree in which nothing was new is gone.
+    WorktreeRemove(GateTree<'a>),
 }
 
 impl GateEvent<'_> {
@@ -207,6 +220,8 @@ impl GateEvent<'_> {
             Self::TaskCreated(_) => HookEvent::TaskCreated,
             Self::TaskCompleted(_) => HookEvent::TaskCompleted,
             Self::PreCompact { .. } => HookEvent::PreCompact,
+            Self::WorktreeCreate(_) => HookEvent::WorktreeCreate,
+            Self::WorktreeRemove(_) => HookEvent::WorktreeRemove,
         }
     }
 }
@@ -289,6 +304,27 @@ impl AgentCore {
             own: &self.definition.hooks,
             shells: Some(&self.shells),
         }
+    }
+}
+
+/// An agent that is not there yet, or no more: what its hooks leave running ends with them.
+pub(super) fn scene_of<'a>(
+    paths: &Paths,
+    context: &'a AgentContext,
+    cwd: &'a Path,
+    mode: PermissionMode,
+    own: &'a HookSettings,
+) -> Scene<'a> {
+    Scene {
+        agent_id: context.id(),
+        agent_type: &context.agent_type,
+        session: &context.session,
+        transcript: transcript_of(paths, context),
+        cwd,
+        project: &context.session_cwd,
+        mode,
+        own,
+        shells: None,
     }
 }
 

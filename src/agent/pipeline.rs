@@ -167,7 +167,7 @@ async fn checked(
     let written = tool.access(&input, &core.context.cwd);
     let touches = reach::touches(core, &written).await;
     let access = resolve_access(&core.runtime.disk, written).await;
-    let summary = access.summary.clone();
+    let mut summary = access.summary.clone();
     let mut approved = access.target.paths().to_vec();
     let mut note = None;
     match gated::weighed(
@@ -206,7 +206,7 @@ async fn checked(
             if let Some(changed) = granted.input {
                 raw = changed.into();
                 input = parsed(tool, &raw)?;
-                approved = decide_again(core, tool, call, &input).await?;
+                (approved, summary) = decide_again(core, tool, call, &input).await?;
             }
         }
     }
@@ -232,14 +232,15 @@ fn parsed(tool: &Arc<dyn Tool>, raw: &RawValue) -> Result<Value, ToolOutput> {
     Ok(input)
 }
 
-/// An input that was changed on the way is judged anew; only a rule that denies stops it now, since a
-/// person has just seen and sent it. Returns the paths it names now.
+/// An input that came with a yes is judged anew. Only a denial stops it now: whoever sent it, a person or a
+/// hook, has said yes to this very input, which spares a question and lifts no denial. Returns the paths it
+/// names now, and what it would do.
 async fn decide_again(
     core: &AgentCore,
     tool: &Arc<dyn Tool>,
     call: &ToolUse,
     input: &Value,
-) -> Result<Vec<PathBuf>, ToolOutput> {
+) -> Result<(Vec<PathBuf>, String), ToolOutput> {
     let written = tool.access(input, &core.context.cwd);
     let touches = reach::touches(core, &written).await;
     let access = resolve_access(&core.runtime.disk, written).await;
@@ -247,7 +248,7 @@ async fn decide_again(
         deny(core, call, input, &why, false);
         return Err(ToolOutput::error(format!("Permission denied for the changed input: {why}.")));
     }
-    Ok(access.target.paths().to_vec())
+    Ok((access.target.paths().to_vec(), access.summary))
 }
 
 struct Granted {

@@ -6,6 +6,7 @@
 //! changed is not covered.
 
 use super::context_size;
+use super::core::AgentCore;
 use super::fork::seed::{Beginning, request_ends};
 use super::restore;
 use super::transcript::{NewLine, REWIND};
@@ -16,9 +17,9 @@ use crate::store::error::StoreError;
 use crate::store::transcript;
 use crate::tools::context::Former;
 use crate::wire::block::{BlockKind, Role};
-use crate::wire::checkpoint::FormerFile;
+use crate::wire::checkpoint::{Checkpoint, FormerFile};
 use crate::wire::ids::LineId;
-use crate::wire::limits::{CHECKPOINT_FILE_BYTES, LOCK_DEADLINE};
+use crate::wire::limits::CHECKPOINT_FILE_BYTES;
 use crate::wire::time::Timestamp;
 use crate::wire::transcript::Line;
 use serde::{Deserialize, Serialize};
@@ -153,6 +154,9 @@ pub struct Rewound {
     pub removed: Vec<PathBuf>,
     /// Files that could not be put back, and why.
     pub failed: Vec<(PathBuf, String)>,
+    /// Why the conversation is not taken back here, though the transcript says so: it is when the session is
+    /// resumed.
+    pub not_read: Option<String>,
 }
 
 /// What became of one file.
@@ -167,11 +171,17 @@ impl Agent {
     pub async fn places(&self) -> Result<Vec<Place>, StoreError> {
         let places = self.read_places().await?;
         let mut live: Vec<Place> = places.live().into_iter().cloned().collect();
-        let kept = self.core.runtime.checkpoints.all()?;
+        let kept = self.kept().await?;
         for place in &mut live {
             place.files = kept.iter().filter(|k| k.turn == place.line).count();
         }
         Ok(live)
+    }
+
+    /// All that is kept of files.
+    async fn kept(&self) -> Result<Vec<Checkpoint>, StoreError> {
+        let core = Arc::clone(&self.core);
+        self.core.runtime.disk.run(self.transcript.path(), move || core.runtime.checkpoints.all()).await
     }
 
     async fn read_places(&self) -> Result<Places, StoreError> {
@@ -182,7 +192,8 @@ impl Agent {
     /// Goes back to before `place`. Not while a turn runs.
     ///
     /// # Errors
-    /// When the transcript cannot be written or read; nothing is changed then.
+    /// When transcript or checkpoints cannot be read, or the transcript cannot be written; nothing is changed
+    /// then. What fails later is part of what came of it: each file for itself, and the conversation.
     pub async fn rewind(&mut self, place: &Place, what: What) -> Result<Rewound, StoreError> {
         let data = RewindData {
             before: place.line.clone(),
@@ -190,6 +201,7 @@ impl Agent {
             files: what != What::Conversation,
         };
         let places = self.read_places().await?;
+        let all = if data.files { self.kept().await? } else { Vec::new() };
         let head: String = place.text.lines().next().unwrap_or_default().chars().take(60).collect();
         let text = match what {
             What::Both => format!("(rewound to before: {head})"),
@@ -198,13 +210,11 @@ impl Agent {
         };
         let line = NewLine::system(REWIND, text).with_data(&data);
         let line = self.transcript.append(vec![line]).await?.into_iter().next();
-        let checkpoints = &self.core.runtime.checkpoints;
         if let Some(line) = line {
-            checkpoints.begin(line);
+            self.core.runtime.checkpoints.begin(line);
         }
         let mut rewound = Rewound::default();
         if data.files {
-            let all = checkpoints.all()?;
             let undo = to_undo(&all, |turn| places.is_undone(&place.line, turn));
             for (path, former) in undo {
                 match self.put_back(path, former).await {
@@ -217,7 +227,7 @@ impl Agent {
             }
         }
         if data.conversation {
-            self.read_again().await?;
+            rewound.not_read = self.read_again().await.err().map(|error| error.to_string());
         }
         Ok(rewound)
     }
@@ -238,38 +248,46 @@ impl Agent {
     }
 
     async fn put_back(&self, path: &Path, former: &FormerFile) -> Result<Put, String> {
-        let wanted = match former {
-            FormerFile::NotKept { why } => return Err(format!("what it was is not kept: {why}")),
-            FormerFile::Absent => None,
-            FormerFile::Content { sha256, mode } => {
-                let content = self.core.runtime.checkpoints.content(sha256).map_err(|e| e.to_string())?;
-                Some((content.ok_or("what it was is not there any more")?, *mode))
-            }
-        };
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err("it is no file".to_owned());
-        };
-        if wanted.is_some() {
-            std::fs::create_dir_all(parent).map_err(|e| e.to_string())?;
-        } else if !parent.exists() {
-            return Ok(Put::AsItWas);
-        }
-        let dir = Dir::open(parent).map_err(|e| e.to_string())?;
-        if dir.path() != parent {
-            return Err("its directory was moved or replaced by a link".to_owned());
-        }
-        let locked = dir.lock(LOCK_DEADLINE).await.map_err(|e| e.to_string())?;
-        let opened = locked.open_file(name).map_err(|e| e.to_string())?;
-        let now = now(opened.as_ref()).map_err(|e| e.to_string())?;
-        if is_as_wanted(&now, wanted.as_ref()) {
-            return Ok(Put::AsItWas);
-        }
-        let kept = self.core.runtime.checkpoints.keep(path, &now, self.core.context.id().as_str());
-        if let Some(why) = kept.map_err(|e| e.to_string())? {
-            return Err(format!("what it is now could not be kept: {why}"));
-        }
-        put(&locked, name, wanted, opened.as_ref()).map_err(|e| e.to_string())
+        let (core, file, former) = (Arc::clone(&self.core), path.to_owned(), former.clone());
+        let put = move || Ok(put_back(&core, &file, &former).transpose());
+        self.core.runtime.disk.attempt(path, put).await.map_err(|e| e.to_string())?
     }
+}
+
+/// Makes a file what it was, on the store thread; `None` while somebody else replaces files beside it.
+fn put_back(core: &AgentCore, path: &Path, former: &FormerFile) -> Result<Option<Put>, String> {
+    let checkpoints = &core.runtime.checkpoints;
+    let wanted = match former {
+        FormerFile::NotKept { why } => return Err(format!("what it was is not kept: {why}")),
+        FormerFile::Absent => None,
+        FormerFile::Content { sha256, mode } => {
+            let content = checkpoints.content(sha256).map_err(|e| e.to_string())?;
+            Some((content.ok_or("what it was is not there any more")?, *mode))
+        }
+    };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err("it is no file".to_owned());
+    };
+    if wanted.is_some() {
+        std::fs::create_dir_all(parent).map_err(|e| e.to_string())?;
+    } else if !parent.exists() {
+        return Ok(Some(Put::AsItWas));
+    }
+    let dir = Dir::open(parent).map_err(|e| e.to_string())?;
+    if dir.path() != parent {
+        return Err("its directory was moved or replaced by a link".to_owned());
+    }
+    let Ok(locked) = dir.try_lock() else { return Ok(None) };
+    let opened = locked.open_file(name).map_err(|e| e.to_string())?;
+    let now = now(opened.as_ref()).map_err(|e| e.to_string())?;
+    if is_as_wanted(&now, wanted.as_ref()) {
+        return Ok(Some(Put::AsItWas));
+    }
+    let kept = checkpoints.keep(path, &now, core.context.id().as_str());
+    if let Some(why) = kept.map_err(|e| e.to_string())? {
+        return Err(format!("what it is now could not be kept: {why}"));
+    }
+    put(&locked, name, wanted, opened.as_ref()).map(Some).map_err(|e| e.to_string())
 }
 
 /// What a file is now.

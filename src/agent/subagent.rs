@@ -17,12 +17,14 @@ use super::permissions::Permissions;
 use super::pipeline::CANCELLED;
 use super::runtime::{Model, Runtime};
 use super::turn::{TurnEnd, TurnInput, TurnStatus};
-use super::worktree::{Worktree, WorktreeLease};
+use super::worktree::hooks::Tenant;
+use super::worktree::{self, Worktree, WorktreeLease};
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{clock, transcript};
 use crate::tools::tool::ToolOutput;
 use crate::wire::background::TaskState;
 use crate::wire::definition::{AgentDefinition, Isolation};
+use crate::wire::hooks::HookSettings;
 use crate::wire::ids::{AgentId, AgentName, BackgroundId, RunId};
 use crate::wire::permission::{PermissionMode, Rule};
 use crate::wire::transcript::AgentMeta;
@@ -158,9 +160,7 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
         .map_err(|e| format!("{e}. Name another model or leave it out."))?;
     let id = AgentId::subagent();
     let cwd = child_dir(&parent, request.cwd.clone()).await?;
-    let (worktree, cwd, more) =
-        isolate(&parent, request.isolation.or(definition.isolation), cwd, &id).await?;
-    let context = AgentContext {
+    let mut context = AgentContext {
         made_as: id.clone(),
         name: None,
         agent_type: definition.name.clone(),
@@ -172,7 +172,7 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
             Beside::Background => Some(BackgroundId::of_agent(&id)),
         },
         parent_tool_use_id: Some(request.tool_use_id.clone()),
-        cwd: cwd.clone(),
+        cwd,
         ..(*parent.context).clone()
     };
     let narrowed = narrow(
@@ -183,6 +183,10 @@ async fn prepare(request: &SubagentRequest, beside: Beside) -> Result<Prepared, 
             allowed_tools: request.allowed_tools.as_deref(),
         },
     );
+    let isolation = request.isolation.or(definition.isolation);
+    let (worktree, more) =
+        isolate(&parent, isolation, &mut context, narrowed.mode, &definition.hooks).await?;
+    let cwd = context.cwd.clone();
     let meta_path = runtime.paths.project(&context.session_cwd).sidechain_meta(&context.session, &id);
     let meta = AgentMeta {
         agent_id: id,
@@ -230,23 +234,36 @@ pub(super) async fn child_dir(parent: &Arc<AgentCore>, wanted: Option<PathBuf>) 
     parent.runtime.disk.run(&parent.context.cwd, found).await.map_err(|e| e.to_string())?
 }
 
-/// Where a child stands: in a worktree of its own when it is to be isolated, with what it should know of
-/// that, else in `cwd`.
+/// Puts a child into a worktree of its own when it is to be isolated, if the hooks let it; with what a
+/// person should know of that.
 pub(super) async fn isolate(
     parent: &AgentCore,
     isolation: Option<Isolation>,
-    cwd: PathBuf,
-    id: &AgentId,
-) -> Result<(Option<WorktreeLease>, PathBuf, Vec<String>), String> {
-    match isolation {
-        None => Ok((None, cwd, Vec::new())),
-        Some(Isolation::Worktree) => {
-            let nursery = &parent.runtime.nursery;
-            let (tree, notices) = nursery.create(&cwd, id).await.map_err(|e| e.to_string())?;
-            let cwd = tree.cwd.clone();
-            Ok((Some(WorktreeLease::new(nursery, tree)), cwd, notices))
-        }
-    }
+    child: &mut AgentContext,
+    mode: PermissionMode,
+    hooks: &HookSettings,
+) -> Result<(Option<WorktreeLease>, Vec<String>), String> {
+    let Some(Isolation::Worktree) = isolation else { return Ok((None, Vec::new())) };
+    let made = parent.runtime.nursery.create(&child.cwd, &child.id()).await;
+    let (tree, notices) = made.map_err(|e| e.to_string())?;
+    move_in(parent, tree, notices, child, mode, hooks).await.map(|(lease, notices)| (Some(lease), notices))
+}
+
+/// Puts a child into a worktree that was just made for it, if the hooks let it.
+async fn move_in(
+    parent: &AgentCore,
+    tree: Worktree,
+    mut notices: Vec<String>,
+    child: &mut AgentContext,
+    mode: PermissionMode,
+    hooks: &HookSettings,
+) -> Result<(WorktreeLease, Vec<String>), String> {
+    let runtime = &parent.runtime;
+    let lease = WorktreeLease::new(&runtime.nursery, tree);
+    child.cwd.clone_from(&lease.tree().cwd);
+    let tenant = Tenant { context: child, mode, hooks };
+    notices.extend(worktree::hooks::made(&*runtime.gates, &runtime.paths, &tenant, &lease).await?);
+    Ok((lease, notices))
 }
 
 /// What a child may have at most: its parent's tools, in the background those of the list.

@@ -4,6 +4,7 @@
 //! removed only when nothing in it would be lost: no change, no commit, and it is still the one that was
 //! made. What is kept stays with its branch. All of git's work is done by the `git` program.
 
+pub mod hooks;
 mod kept;
 mod lease;
 
@@ -263,20 +264,6 @@ impl Nursery {
             origin: PathBuf::from(OsString::from_vec(parts.next()?.to_vec())),
         };
         self.stands(&tree).await.ok().map(|()| tree)
-    }
-
-    /// The worktree of an agent that goes on: the one it had, or one made anew when that was removed.
-    pub async fn find_or_create(
-        &self,
-        path: &Path,
-        cwd: &Path,
-        parent: &Path,
-        agent: &AgentId,
-    ) -> Result<(Worktree, Vec<String>), WorktreeError> {
-        match self.find(path, cwd).await {
-            Some(tree) => Ok((tree, Vec::new())),
-            None => self.create(parent, agent).await,
-        }
     }
 
     /// Takes the worktree away if nothing in it is new, else says why it stays.

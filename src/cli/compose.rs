@@ -562,6 +562,7 @@ async fn assemble(
             },
             shutdown: setup.loaded.settings.shutdown.clone(),
             nursery: runtime.nursery.clone(),
+            gates: Arc::clone(&runtime.gates),
         },
         stop.clone(),
     );

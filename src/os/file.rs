@@ -177,16 +177,24 @@ impl Dir {
     /// [`OsError::Locked`] when it stays locked for `deadline`.
     pub async fn lock(self, deadline: Duration) -> Result<LockedDir, OsError> {
         let until = Instant::now() + deadline;
+        let mut dir = self;
         loop {
-            match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(LockedDir { dir: self }),
-                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
-                Err(_) => return Ok(LockedDir { dir: self }),
-            }
+            dir = match dir.try_lock() {
+                Ok(locked) => return Ok(locked),
+                Err(held) => held,
+            };
             if Instant::now() >= until {
-                return Err(OsError::Locked { path: self.path.clone() });
+                return Err(OsError::Locked { path: dir.path });
             }
             tokio::time::sleep(LOCK_PAUSE).await;
+        }
+    }
+
+    /// One try of the same; it comes back when somebody else holds the lock.
+    pub fn try_lock(self) -> Result<LockedDir, Self> {
+        match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Err(self),
+            Ok(()) | Err(_) => Ok(LockedDir { dir: self }),
         }
     }
 }

@@ -20,6 +20,7 @@ use super::spawn::{SpawnDefaults, TeammateRequest};
 use super::wake::Topic;
 use crate::agent::background::{Background, Registration};
 use crate::agent::context::{AgentContext, spawn_in};
+use crate::agent::gates::Gates;
 use crate::agent::limits::Started;
 use crate::agent::worktree::{Nursery, WorktreeLease};
 use crate::store::{clock, run};
@@ -99,6 +100,8 @@ pub struct SupervisorParts {
     pub shutdown: ShutdownSettings,
     /// Where isolated teammates work.
     pub nursery: Nursery,
+    /// The hooks that hear of worktrees.
+    pub gates: Arc<dyn Gates>,
 }
 
 impl Supervisor {

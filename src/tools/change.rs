@@ -142,7 +142,7 @@ fn locked_change(
         }
     }
     if let Some(former) = former {
-        ctx.checkpoints.keep(&real, &former);
+        ctx.checkpoints.keep(&real, former);
     }
     let meta = opened.as_ref().map(|opened| &opened.meta);
     dir.replace(name, &change.content, meta).map_err(failed)?;

@@ -53,7 +53,7 @@ pub trait BeforeChange: Send + Sync {
     /// Whether it wants to be told of this file.
     fn wants(&self, path: &Path) -> bool;
     /// What the file was; told right before it is changed.
-    fn keep(&self, path: &Path, former: &Former);
+    fn keep(&self, path: &Path, former: Former);
 }
 
 /// The surroundings of one call.

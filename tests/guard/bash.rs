@@ -41,7 +41,7 @@ impl BeforeChange for Seen {
     fn wants(&self, _: &Path) -> bool {
         false
     }
-    fn keep(&self, _: &Path, _: &Former) {}
+    fn keep(&self, _: &Path, _: Former) {}
 }
 
 impl TodoList for Seen {

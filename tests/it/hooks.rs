@@ -7,6 +7,7 @@ use crate::support::state::json_file;
 use crate::support::wait;
 use crate::support::world::{KEY, World};
 use crate::teammates::start;
+use crate::worktrees::{isolated, repository, trees};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -781,4 +782,61 @@ fn tasks_are_made_and_completed_with_the_leave_of_hooks() {
     assert_eq!(made, wanted);
     let done = log.of_kind("TaskCompleted", "main", &["task_id", "task_subject"]);
     assert_eq!(done, [json!(["1", "build"]), json!(["2", "test"])]);
+}
+
+#[test]
+fn worktrees_are_told_when_they_are_made_and_when_they_are_gone() {
+    let server = ModelServer::start();
+    let world = repository(&server);
+    let log = Log::of(&world);
+    let stands = world.outside().join("stands");
+    let made = format!("{}; pwd >>'{}'", log.command(), stands.display());
+    hooks(&world, &json!({ "WorktreeCreate": runs(&made), "WorktreeRemove": runs(&log.command()) }));
+    server.on(
+        prompt("ID:lead"),
+        [
+            isolated("a", "ID:sub", json!({})).into(),
+            isolated("b", "ID:mate", json!({ "name": "anna" })).into(),
+        ],
+    );
+    server.always(prompt("ID:lead"), say("Ok."));
+    server.on(prompt("ID:sub"), [say("Looked.").into()]);
+    server.on(prompt("ID:mate"), [say("Looked too.").into()]);
+    let free = ["--permission-mode", "bypassPermissions"];
+    world.festoon(["-p", "ID:lead"]).args(free).run().code(0);
+    server.all_played();
+    let members = ["agent_id", "worktree_path", "worktree_branch"];
+    let events = |kind: &str| log.of_kind(kind, "general-purpose", &members);
+    let (created, removed) = (events("WorktreeCreate"), events("WorktreeRemove"));
+    assert_eq!(created.len(), 2, "{created:#?}");
+    assert_eq!(created, removed);
+    let places: Vec<&str> = created.iter().filter_map(|tree| tree[1].as_str()).collect();
+    let seen = fs::read_to_string(&stands).expect("text");
+    assert_eq!(seen.lines().collect::<Vec<_>>(), places, "hooks run in the worktree");
+    assert_eq!(trees(&world), 0);
+
+    // Refused, nothing of either is left.
+    hooks(
+        &world,
+        &json!({ "WorktreeCreate": runs("echo 'no room' >&2; exit 2"), "WorktreeRemove": runs("exit 2") }),
+    );
+    server.on(
+        prompt("ID:second"),
+        [
+            [
+                isolated("c", "ID:never", json!({})),
+                isolated("d", "ID:never", json!({ "name": "ben" })),
+                isolated("e", "ID:never", json!({ "run_in_background": true })),
+            ]
+            .into(),
+            say("Ok.").into(),
+        ],
+    );
+    world.festoon(["-p", "ID:second"]).args(free).run().code(0);
+    for id in ["c", "d", "e"] {
+        let (text, failed) = server.last_of("ID:second").result(id);
+        assert!(failed && text.contains("a hook refused its worktree: no room"), "{id}: {text}");
+    }
+    assert_eq!((server.of("ID:never").len(), trees(&world)), (0, 0));
+    assert!(!world.members().iter().any(|member| member["agentName"] == "ben"));
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A world whose project is a repository with one commit.
-fn repository(server: &ModelServer) -> World {
+pub fn repository(server: &ModelServer) -> World {
     let world = server.world();
     world.file("a.txt", "one\n");
     git(&world.project, &["init", "-q", "-b", "main"]);
@@ -19,7 +19,7 @@ fn repository(server: &ModelServer) -> World {
     world
 }
 
-fn isolated(id: &str, prompt: &str, more: Value) -> Part {
+pub fn isolated(id: &str, prompt: &str, more: Value) -> Part {
     let mut input = json!({ "description": "a job", "prompt": prompt, "isolation": "worktree" });
     for (key, value) in more.as_object().expect("an object") {
         input[key] = value.clone();
@@ -39,7 +39,7 @@ fn first_line(said: (String, bool)) -> String {
 const COMMIT: &str = "pwd; echo two > a.txt; git -c user.name=t -c user.email=t@example.org commit -qam work";
 const RUN: [&str; 4] = ["-p", "ID:lead", "--permission-mode", "bypassPermissions"];
 
-fn trees(world: &World) -> usize {
+pub fn trees(world: &World) -> usize {
     git(&world.project, &["worktree", "list", "--porcelain"]).matches("worktree ").count() - 1
 }
 

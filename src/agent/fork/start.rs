@@ -84,8 +84,8 @@ async fn prepare(request: ForkRequest, at: &Arc<Snapshot>) -> Result<(Prepared, 
     );
     let seed = seed(&parent, at).await?;
     let id = AgentId::subagent();
-    let (worktree, cwd, more) = subagent::isolate(&parent, request.isolation, cwd, &id).await?;
-    let context = AgentContext {
+    let definition = definition(&parent.definition);
+    let mut context = AgentContext {
         made_as: id.clone(),
         name: None,
         agent_type: FORK.to_owned(),
@@ -94,9 +94,12 @@ async fn prepare(request: ForkRequest, at: &Arc<Snapshot>) -> Result<(Prepared, 
         query_source: FORK_SOURCE.to_owned(),
         task: Some(BackgroundId::of_agent(&id)),
         parent_tool_use_id: Some(request.tool_use_id.clone()),
-        cwd: cwd.clone(),
+        cwd,
         ..(*parent.context).clone()
     };
+    let (worktree, more) =
+        subagent::isolate(&parent, request.isolation, &mut context, narrowed.mode, &definition.hooks).await?;
+    let cwd = context.cwd.clone();
     let project = parent.runtime.paths.project(&context.session_cwd);
     let meta = AgentMeta {
         agent_id: id.clone(),
@@ -130,7 +133,7 @@ async fn prepare(request: ForkRequest, at: &Arc<Snapshot>) -> Result<(Prepared, 
             cwd,
             worktree.as_ref().map(WorktreeLease::tree),
         ),
-        definition: definition(&parent.definition),
+        definition,
         model: parent.model.clone(),
         tools: Vec::new(),
         context,

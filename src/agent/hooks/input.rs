@@ -20,7 +20,9 @@ pub(super) fn subject<'a>(scene: &Scene<'a>, event: &GateEvent<'a>) -> Option<&'
         GateEvent::UserPromptSubmit(_)
         | GateEvent::Stop(_)
         | GateEvent::TaskCreated(_)
-        | GateEvent::TaskCompleted(_) => None,
+        | GateEvent::TaskCompleted(_)
+        | GateEvent::WorktreeCreate(_)
+        | GateEvent::WorktreeRemove(_) => None,
     }
 }
 
@@ -102,6 +104,10 @@ pub(super) fn encode(scene: &Scene<'_>, event: &GateEvent<'_>) -> Vec<u8> {
             all.put("team_name", *team);
         }
         GateEvent::TaskCreated(task) | GateEvent::TaskCompleted(task) => all.task(task),
+        GateEvent::WorktreeCreate(tree) | GateEvent::WorktreeRemove(tree) => {
+            all.put("worktree_path", &tree.path.to_string_lossy());
+            all.put("worktree_branch", tree.branch);
+        }
         GateEvent::PreCompact { trigger, focus } => {
             all.put("trigger", trigger.as_str());
             all.put("custom_instructions", focus.unwrap_or_default());

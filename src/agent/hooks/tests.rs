@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::agent::events::Trigger;
-use crate::agent::gates::{Answered, GateCall, GateTask, SessionEnding, SessionSource};
+use crate::agent::gates::{Answered, GateCall, GateTask, GateTree, SessionEnding, SessionSource};
 use crate::wire::ids::{AgentId, AgentName, SessionId, TeamName};
 use crate::wire::permission::PermissionMode;
 use crate::wire::task::TaskId;
@@ -156,6 +156,10 @@ fn an_event_is_an_object_and_an_input_keeps_its_bytes() {
             }),
             json!({ "task_id": "3", "task_subject": "s", "task_description": "d", "teammate_name": "anna",
                     "team_name": "t" }),
+        ),
+        (
+            GateEvent::WorktreeCreate(GateTree { path: Path::new("/tree"), branch: "b" }),
+            json!({ "worktree_path": "/tree", "worktree_branch": "b" }),
         ),
         (
             GateEvent::PreCompact { trigger: Trigger::Full, focus: None },

@@ -12,10 +12,13 @@ use crate::agent::finalizer::Tenure;
 use crate::agent::runtime::Runtime;
 use crate::agent::transcript::{NewLine, RUN_ENDED, Transcript};
 use crate::agent::turn::Agent;
+use crate::agent::worktree::hooks::{self, Tenant};
 use crate::agent::worktree::{Ending, Worktree, WorktreeLease};
 use crate::store::error::StoreError;
 use crate::store::transcript;
 use crate::wire::background::TaskState;
+use crate::wire::hooks::HookSettings;
+use crate::wire::permission::PermissionMode;
 use crate::wire::transcript::AgentMeta;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -110,10 +113,7 @@ impl Estate {
         }
         let kept = match &self.worktree {
             None => None,
-            Some(lease) => match lease.end().await {
-                Ending::Removed => None,
-                Ending::Kept(why) => Some(Kept { tree: lease.tree().clone(), why }),
-            },
+            Some(lease) => self.leave_worktree(lease).await,
         };
         match (self.joined, &kept) {
             // From here on it can be started again.
@@ -125,6 +125,22 @@ impl Estate {
             (Joined::Registry(_), None) => {}
         }
         kept
+    }
+
+    /// Its worktree goes, which the hooks are told, or is kept.
+    async fn leave_worktree(&self, lease: &WorktreeLease) -> Option<Kept> {
+        let none = HookSettings::default();
+        let (mode, hooks) = match self.body.get() {
+            Some((core, _)) => (core.permissions.mode(), &core.definition.hooks),
+            None => (PermissionMode::Default, &none),
+        };
+        let tenant = Tenant { context: &self.context, mode, hooks };
+        let (ending, notices) = hooks::ended(&*self.runtime.gates, &self.runtime.paths, &tenant, lease).await;
+        notices.into_iter().for_each(|notice| self.tell(Err(notice)));
+        match ending {
+            Ending::Removed => None,
+            Ending::Kept(why) => Some(Kept { tree: lease.tree().clone(), why }),
+        }
     }
 
     /// What could not be done is shown; the end stands.

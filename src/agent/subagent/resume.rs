@@ -5,7 +5,7 @@
 //! stored.
 
 use super::launch::{First, begin};
-use super::{Beside, Prepared, permissions, tools};
+use super::{Beside, Prepared, isolate, permissions, tools};
 use crate::agent::background::Launched;
 use crate::agent::context::{AgentContext, Tier};
 use crate::agent::core::AgentCore;
@@ -16,6 +16,7 @@ use crate::agent::worktree::WorktreeLease;
 use crate::policy::narrow::{Parent, Wish, narrow};
 use crate::store::{slug, transcript};
 use crate::wire::background::TaskKind;
+use crate::wire::definition::Isolation;
 use crate::wire::ids::{AgentId, BackgroundId, RunId};
 use crate::wire::transcript::AgentMeta;
 use std::future::Future;
@@ -95,19 +96,7 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
     };
     let (own, wanted) = (Arc::clone(by), PathBuf::from(&meta.cwd));
     let dir = move || Ok(own.permissions.child_dir(Some(&wanted)));
-    let (worktree, cwd) = match &meta.worktree_path {
-        None => (None, runtime.disk.run(&by.context.cwd, dir).await.map_err(|e| e.to_string())??),
-        Some(path) => {
-            let (place, cwd) = (Path::new(path), Path::new(&meta.cwd));
-            let nursery = &runtime.nursery;
-            let found = nursery.find_or_create(place, cwd, &by.context.cwd, &meta.agent_id).await;
-            let (tree, notices) = found.map_err(|e| e.to_string())?;
-            notes.extend(notices);
-            let cwd = tree.cwd.clone();
-            (Some(WorktreeLease::new(nursery, tree)), cwd)
-        }
-    };
-    let context = AgentContext {
+    let mut context = AgentContext {
         made_as: meta.agent_id.clone(),
         name: None,
         agent_type: definition.name.clone(),
@@ -119,7 +108,6 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
         },
         task: Some(BackgroundId::of_agent(&meta.agent_id)),
         parent_tool_use_id: meta.tool_use_id.clone(),
-        cwd: cwd.clone(),
         ..(*by.context).clone()
     };
     let narrowed = narrow(
@@ -130,6 +118,28 @@ async fn prepare(by: &Arc<AgentCore>, meta: AgentMeta, notes: &mut Vec<String>) 
             allowed_tools: meta.allowed_tools.as_deref(),
         },
     );
+    let worktree = match &meta.worktree_path {
+        None => {
+            let dir = runtime.disk.run(&by.context.cwd, dir).await;
+            context.cwd = dir.map_err(|e| e.to_string())??;
+            None
+        }
+        Some(path) => match runtime.nursery.find(Path::new(path), Path::new(&meta.cwd)).await {
+            Some(tree) => {
+                context.cwd.clone_from(&tree.cwd);
+                Some(WorktreeLease::new(&runtime.nursery, tree))
+            }
+            // It was removed, since nothing was in it.
+            None => {
+                let isolation = Some(Isolation::Worktree);
+                let (lease, notices) =
+                    isolate(by, isolation, &mut context, narrowed.mode, &definition.hooks).await?;
+                notes.extend(notices);
+                lease
+            }
+        },
+    };
+    let cwd = context.cwd.clone();
     let project = runtime.paths.project(&context.session_cwd);
     let meta_path = project.sidechain_meta(&context.session, &context.id());
     let meta = AgentMeta { root: Some(context.root.clone()), ..meta };

@@ -156,6 +156,12 @@ impl Agent {
         std::mem::take(&mut self.context)
     }
 
+    /// The same blocks wait for another message again.
+    pub(in crate::agent) fn give_back_context(&mut self, mut blocks: Vec<Block>) {
+        blocks.append(&mut self.context);
+        self.context = blocks;
+    }
+
     fn keep_context(&mut self, event: HookEvent, texts: Vec<String>) {
         let block = |text: String| Block::text(&format!("A {} hook adds:\n{text}", event.as_str()));
         self.context.extend(texts.into_iter().map(block));

@@ -77,17 +77,45 @@ pub fn told(place: &Place, what: What, rewound: &Rewound, cwd: &Path) -> (Vec<St
     if lines.is_empty() && rewound.failed.is_empty() && what != What::Conversation {
         lines.push("no file had to be put back".to_owned());
     }
-    if what != What::Files {
+    if what != What::Files && rewound.not_read.is_none() {
         lines.push(format!("the conversation goes on from before: {}", text::head(&place.text, 200)));
     }
     let failed = &rewound.failed;
     let warnings = failed.iter().map(|(path, why)| format!("{} could not be put back: {why}", shown(path)));
-    (lines, warnings.collect())
+    let not_read = rewound.not_read.iter().map(|why| {
+        format!("the conversation goes on as it was until the session is resumed, which takes it back: {why}")
+    });
+    (lines, warnings.chain(not_read).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_went_half_way_says_what_was_and_what_was_not_put_back() {
+        let place = Place {
+            line: crate::wire::ids::LineId::generate(),
+            at: clock::now(),
+            text: "Do it.".to_owned(),
+            files: 3,
+        };
+        let rewound = Rewound {
+            restored: vec!["/p/a".into()],
+            removed: vec!["/p/b".into()],
+            failed: vec![("/p/c".into(), "it is no file".to_owned())],
+            not_read: Some("disk full".to_owned()),
+        };
+        let (lines, warnings) = told(&place, What::Both, &rewound, Path::new("/p"));
+        assert_eq!(lines, ["a is as it was", "b is removed: it was not there"]);
+        assert_eq!(
+            warnings,
+            [
+                "c could not be put back: it is no file",
+                "the conversation goes on as it was until the session is resumed, which takes it back: disk full"
+            ]
+        );
+    }
 
     #[test]
     fn a_number_and_perhaps_what() {

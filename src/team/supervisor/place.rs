@@ -1,26 +1,28 @@
 //! The worktrees of members: made before they start, looked at when they have ended. All that `git` does
 //! is done in tasks that report back; a `git` that hangs delays its own member and nobody else.
 
-use super::{Order, Work};
-use crate::agent::context::spawn_in;
+use super::{Order, SupervisorParts, Work};
+use crate::agent::context::{AgentContext, spawn_in};
+use crate::agent::worktree::hooks::{self, Tenant};
 use crate::agent::worktree::{Ending, Nursery, WorktreeLease};
 use crate::team::lifecycle::Effect;
 use crate::team::spawn::stand_in;
+use crate::team::teammate;
+use crate::wire::event::EventKind;
 use crate::wire::ids::{AgentName, RunId};
+use crate::wire::worker::WorkerSpec;
+use serde_json::json;
 use std::path::Path;
+use std::sync::Arc;
 
 impl Work {
     /// Has its worktree made. When nobody waits for it any more, the lease takes it away again.
     pub(super) fn isolate(&self, name: &AgentName) {
         let Some(charge) = self.members.get(name) else { return };
-        let (name, run_id, cwd) = (name.clone(), charge.spec.run_id.clone(), charge.spec.cwd.clone());
-        let (agent, orders) = (charge.spec.agent_id.clone(), self.orders.clone());
-        let nursery = self.parts.nursery.clone();
+        let (name, run_id, spec) = (name.clone(), charge.spec.run_id.clone(), charge.spec.clone());
+        let (parts, orders) = (Arc::clone(&self.parts), self.orders.clone());
         drop(spawn_in(&self.parts.lead, async move {
-            let made = nursery.create(&cwd, &agent).await;
-            let outcome = made
-                .map(|(tree, notices)| (WorktreeLease::new(&nursery, tree), notices))
-                .map_err(|error| format!("{error}."));
+            let outcome = made(&parts, &spec).await.map_err(|why| format!("{why}."));
             // A closed channel means that the leader is ending.
             let _ = orders.send(Order::Isolated { name, run_id, outcome });
         }));
@@ -59,14 +61,9 @@ impl Work {
         let Some(charge) = self.members.get_mut(name) else { return };
         charge.settling = true;
         let (name, run_id, lease) = (name.clone(), charge.spec.run_id.clone(), charge.lease.take());
-        let (path, cwd) = (charge.spec.worktree.clone(), charge.spec.cwd.clone());
-        let (nursery, orders) = (self.parts.nursery.clone(), self.orders.clone());
+        let (parts, spec, orders) = (Arc::clone(&self.parts), charge.spec.clone(), self.orders.clone());
         drop(spawn_in(&self.parts.lead, async move {
-            let place = match (lease, path) {
-                (Some(lease), _) => ended(&lease).await,
-                (None, Some(path)) => found_and_ended(&nursery, &path, &cwd).await,
-                (None, None) => None,
-            };
+            let place = ended(&parts, &spec, lease).await;
             let _ = orders.send(Order::Settled { name, run_id, place, effects });
         }));
     }
@@ -84,21 +81,65 @@ impl Work {
     }
 }
 
-/// Takes a worktree away when nothing in it is new; else says that it stays.
-async fn ended(lease: &WorktreeLease) -> Option<String> {
-    let tree = lease.tree();
-    match lease.end().await {
-        Ending::Removed => None,
-        Ending::Kept(why) => {
-            Some(format!("its worktree {} (branch {}) is kept: {why}", tree.path.display(), tree.branch))
+/// Makes a worktree for a member, if the hooks let it; with what its leader should know.
+async fn made(parts: &SupervisorParts, spec: &WorkerSpec) -> Result<(WorktreeLease, Vec<String>), String> {
+    let nursery = &parts.nursery;
+    let made = nursery.create(&spec.cwd, &spec.agent_id).await;
+    let (tree, mut notices) = made.map_err(|error| error.to_string())?;
+    let lease = WorktreeLease::new(nursery, tree);
+    let context = teammate::context(spec);
+    let paths = parts.team.paths.paths();
+    notices.extend(hooks::made(&*parts.gates, paths, &tenant(&context, spec), &lease).await?);
+    Ok((lease, notices))
+}
+
+/// Takes the worktree of one that has ended away when nothing in it is new; else says that it stays.
+/// Without a lease it is one that an earlier leader has made.
+async fn ended(parts: &SupervisorParts, spec: &WorkerSpec, lease: Option<WorktreeLease>) -> Option<String> {
+    let lease = match (lease, &spec.worktree) {
+        (Some(lease), _) => lease,
+        (None, None) => return None,
+        (None, Some(path)) => match parts.nursery.find(path, &spec.cwd).await {
+            None => return Some(gone(path)),
+            Some(tree) => WorktreeLease::new(&parts.nursery, tree),
+        },
+    };
+    let context = teammate::context(spec);
+    let paths = parts.team.paths.paths();
+    let (ending, notices) = hooks::ended(&*parts.gates, paths, &tenant(&context, spec), &lease).await;
+    for notice in notices {
+        let fields = json!({ "reason": notice });
+        parts.team.log(EventKind::Notice, &spec.name, spec.incarnation, fields).await;
+    }
+    stays(&lease, ending)
+}
+
+/// The same for a member of which nothing but its row is left.
+pub(super) async fn found_and_ended(nursery: &Nursery, path: &Path, cwd: &Path) -> Option<String> {
+    match nursery.find(path, cwd).await {
+        None => Some(gone(path)),
+        Some(tree) => {
+            let lease = WorktreeLease::new(nursery, tree);
+            let ending = lease.end().await;
+            stays(&lease, ending)
         }
     }
 }
 
-/// The same for one that an earlier leader has made.
-pub(super) async fn found_and_ended(nursery: &Nursery, path: &Path, cwd: &Path) -> Option<String> {
-    match nursery.find(path, cwd).await {
-        None => Some(format!("its worktree {} is not there any more", path.display())),
-        Some(tree) => ended(&WorktreeLease::new(nursery, tree)).await,
+fn tenant<'a>(context: &'a AgentContext, spec: &'a WorkerSpec) -> Tenant<'a> {
+    Tenant { context, mode: spec.permission_mode, hooks: &spec.definition.hooks }
+}
+
+fn gone(path: &Path) -> String {
+    format!("its worktree {} is not there any more", path.display())
+}
+
+fn stays(lease: &WorktreeLease, ending: Ending) -> Option<String> {
+    let tree = lease.tree();
+    match ending {
+        Ending::Removed => None,
+        Ending::Kept(why) => {
+            Some(format!("its worktree {} (branch {}) is kept: {why}", tree.path.display(), tree.branch))
+        }
     }
 }

@@ -43,7 +43,7 @@ impl BeforeChange for Nowhere {
     fn wants(&self, _: &Path) -> bool {
         false
     }
-    fn keep(&self, _: &Path, _: &Former) {}
+    fn keep(&self, _: &Path, _: Former) {}
 }
 
 impl TodoList for Nowhere {
