@@ -135,7 +135,7 @@ fn what_widens_counts_without_a_terminal_and_is_named_in_one_warning() {
         "warning: {project} is not trusted, so this was skipped: {file}: model; --trust takes it for one run, `festoon` \
          at a terminal asks once\n\
          warning: {project} is not trusted, and its settings widen what may be done here: {file}: permissions.allow \
-         ([\"Bash(touch:*)\"]), limits.maxDepth (9); say with --trust that you know them, or once to `festoon` at a \
+         (Bash(touch:*)), limits.maxDepth (9); say with --trust that you know them, or once to `festoon` at a \
          terminal\n"
     );
     assert_eq!(done.stderr, warnings);

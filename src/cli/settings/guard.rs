@@ -184,8 +184,8 @@ mod tests {
         });
         let user = object(json!({"limits": {"maxCost": 5}}));
         let wanted = [
-            ("permissions.allow", vec![r#"["Bash(make:*)"]"#]),
-            ("permissions.additionalDirectories", vec![r#"["/"]"#]),
+            ("permissions.allow", vec!["Bash(make:*)"]),
+            ("permissions.additionalDirectories", vec!["/"]),
             ("aliases", vec!["fast = anthropic:dear"]),
             ("prices", vec![r#"m = {"input":0,"output":0}"#]),
             ("permissions.defaultMode", vec!["acceptEdits"]),
