@@ -617,6 +617,18 @@ fn workers_in_panes_outlive_their_leader_and_are_ended_by_evidence() {
     assert_ne!(pid, leader.pid());
     assert!(pane.as_str().is_some_and(|pane| pane.starts_with('%')), "{}", rows[2]);
     assert_eq!(place.panes().lines().count(), 2);
+    // Who sits in a pane is found there: all of the command but its last word needs no terminal.
+    let shown = place.json(&["attach", "bo"]);
+    let command = shown["pane"].as_str().expect("a command").to_owned();
+    let pane_id = pane.as_str().expect("an id");
+    assert!(
+        command.ends_with(&format!("select-window -t {pane_id} \\; select-pane -t {pane_id} \\; attach"))
+    );
+    let select = command.strip_suffix(" \\; attach").expect("attaches last");
+    let mut shell = Command::new("sh");
+    let done = shell.args(["-c", select]).env_clear().envs(&place.env).output().expect("sh runs");
+    assert!(done.status.success(), "{command}: {done:?}");
+    assert_eq!(place.tmux(&["display-message", "-p", "#{pane_id}"]).trim(), pane_id);
     leader.kill();
     let rows = place.json(&["ps"]);
     assert_eq!(

@@ -126,28 +126,29 @@ pub fn parse(line: &str) -> Parsed {
     Parsed::Unknown(word.to_owned(), near)
 }
 
-/// The help, line by line.
+/// The help, a line for each thing that can be typed; what is too long is broken where it is shown.
 pub fn help() -> Vec<String> {
-    let mut lines: Vec<String> =
-        TABLE.iter().map(|(_, entry)| format!("  {:<12} {}", entry.name, entry.help)).collect();
-    lines.extend(
-        [
-            "  @name …      mail to a teammate",
-            "  y s p n      answer the ask that is shown: yes once, for the session, for the",
-            "               project, no; what follows goes to the agent as a note;",
-            "               a question takes a number, or your own words",
-            "  …\\           a backslash at the end: the text goes on in the next line",
-            "  Esc          interrupts the agent; Ctrl-C too, and twice asks to leave",
-            "What you type while the agent works is delivered before its next step.",
-        ]
-        .map(str::to_owned),
-    );
+    let line = |what: &str, does: &str| format!("  {what:<12}  {does}");
+    let mut lines: Vec<String> = TABLE.iter().map(|(_, entry)| line(entry.name, entry.help)).collect();
+    lines.extend([
+        line("@name …", "mail to a teammate"),
+        line(
+            "y s p n",
+            "answer the ask that is shown: yes once, for the session, for the project, no; what follows goes to the \
+             agent as a note; a question takes a number, or your own words",
+        ),
+        line("…\\", "a backslash at the end: the text goes on in the next line"),
+        line("Esc", "interrupts the agent; Ctrl-C too, and twice asks to leave"),
+        "What you type while the agent works is delivered before its next step.".to_owned(),
+    ]);
     lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::text::width;
+    use crate::cli::wrap::wrap;
 
     #[test]
     fn commands_paths_and_mistakes_are_told_apart() {
@@ -162,7 +163,18 @@ mod tests {
     }
 
     #[test]
-    fn every_command_is_helped_within_80_columns() {
-        assert!(help().iter().all(|line| line.chars().count() < 80), "{:#?}", help());
+    fn every_command_is_helped_in_its_column_whatever_the_width() {
+        for columns in [39, 79] {
+            for line in help() {
+                let rows = wrap(&line, columns);
+                assert!(rows.iter().all(|row| width(row) <= columns), "{rows:#?}");
+                let is_entry = line.starts_with("  ");
+                let below = |row: &String| row.len() - row.trim_start().len() == 16;
+                assert!(!is_entry || rows[1..].iter().all(below), "{rows:#?}");
+            }
+        }
+        let columns =
+            |(_, entry): &(Slash, Entry)| width(&format!("  {:<12}  {}", entry.name, entry.help)) < 80;
+        assert!(TABLE.iter().all(columns), "a command takes one row where there are 80");
     }
 }
