@@ -1001,3 +1001,21 @@ fn lines_of_the_prompt_are_broken_by_words_whatever_the_width() {
         terminal.ended(0);
     }
 }
+
+#[test]
+fn lines_typed_ahead_of_the_prompt_are_not_lost() {
+    let place = Place::new("[[rule]]\ncontains = \"the last line\"\nreply = [{ text = \"Heard it.\" }]\n");
+    let terminal = Terminal::repl(&place, &[], (100, 40), &[]);
+    terminal.until("a prompt", |s| s.contains("/help") && s.ends_with('>'));
+    // All in one write, as a terminal that is behind has it.
+    terminal.text("/model\r/asks\r/mcp\rthe last line\r");
+    terminal.shows("Heard it.");
+    let screen = terminal.screen();
+    for said in
+        ["another one: festoon --model", "nothing waits for your answer", "no MCP servers are configured"]
+    {
+        assert!(screen.contains(said), "{said}: {screen}");
+    }
+    terminal.key("C-d");
+    terminal.ended(0);
+}
