@@ -1005,3 +1005,30 @@ fn whoever_looks_sees_background_agents_and_what_their_state_rests_on() {
     let evidence: Vec<&str> = gone[2..].iter().filter_map(|row| row["evidence"].as_str()).collect();
     assert_eq!(evidence, [format!("pid {pid} of team-lead gone"), format!("pid {pid} of anna gone")]);
 }
+
+#[test]
+fn a_look_at_a_task_ends_in_time_also_when_the_task_has_the_place_of_who_looks() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.on(prompt("ID:lead"), [[start("t", "anna", "ID:anna")].into()]);
+    server.always(prompt("ID:lead"), say("Ok."));
+    server.on(
+        prompt("ID:anna"),
+        [
+            [beside("b", "ID:child", json!({}))].into(),
+            with_id(|id| vec![task("w", "TaskOutput", id, json!({ "timeout": 200 }))]),
+            say("It is at work.").into(),
+        ],
+    );
+    server.always(prompt("ID:anna"), say("Heard."));
+    server.on(prompt("ID:child"), [[gate("child"), say("Done.")].into()]);
+    // One place: it is anna's, and she lends it to the child while she looks.
+    let running = world.festoon(["-p", "ID:lead", "--max-agents", "1"]).start();
+    server.reached("child");
+    server.wait_for("ID:anna", 3);
+    let (text, failed) = server.last_of("ID:anna").result("w");
+    assert!(!failed && text.contains("status: running"), "{text}");
+    server.open("child");
+    running.wait().code(0);
+    assert_eq!(notifications(&server.last_of("ID:anna")).len(), 1);
+}

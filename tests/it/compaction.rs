@@ -349,8 +349,15 @@ fn a_compaction_that_would_gain_nothing_leaves_the_conversation_alone() {
     // With two rounds nothing is asked; with six the summary comes out longer than what it would replace.
     let said = |n: usize| "go on\n".repeat(n);
     let lines = format!("ID:lead\n{}/compact\n{}/compact\nlast\n", said(1), said(4));
-    let done = world.festoon([] as [&str; 0]).stdin(lines).run();
+    // Hooks hear of a compaction only when there is one.
+    let heard = world.outside().join("heard");
+    let hook = json!({ "command": format!("cat >>'{}'", heard.display()) });
+    let settings = json!({ "hooks": { "SessionStart": [{ "hooks": [hook] }] } }).to_string();
+    let done = world.festoon(["--settings", &settings]).stdin(lines).run();
     done.code(0);
+    let heard = std::fs::read_to_string(heard).expect("the hook ran");
+    let of = |source: &str| heard.matches(&format!("\"source\":\"{source}\"")).count();
+    assert_eq!((of("startup"), of("compact")), (1, 0), "{heard}");
     assert!(done.stdout.contains("there is nothing to compact yet"), "{}", done.stdout);
     let stays = "the conversation stays as it is: with its summary it would be no shorter";
     assert!(done.stdout.contains(stays), "{}", done.stdout);

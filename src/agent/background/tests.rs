@@ -4,7 +4,10 @@ use super::*;
 use crate::agent::context::spawn_in;
 use crate::agent::subagent::launch;
 use crate::agent::testing::{Bench, PATIENCE, until};
+use crate::os::process;
+use crate::store::background as records;
 use crate::wire::background::StoppedBy;
+use crate::wire::run::ProcessId;
 use tokio::sync::oneshot;
 
 /// An agent that works until it is stopped.
@@ -99,4 +102,35 @@ async fn an_end_that_meets_its_launchers_end_is_told_once() {
         assert!(matches!(places, (1, 0) | (0, 1)), "{places:?}");
         assert_eq!(told(&bench, "team-lead", &id), 1);
     }
+}
+
+#[tokio::test]
+async fn what_still_runs_is_not_interrupted_whoever_runs_it() {
+    let bench = Bench::new(SCRIPT).await;
+    let main = Arc::clone(bench.main.core());
+    let (own, _end) = task_of(&bench, &main).await;
+    let project = bench.runtime.paths.project(&main.context.session_cwd);
+    let session = main.context.session.clone();
+    let state =
+        |task: &BackgroundId| records::load(&project, &session, task).expect("reads").expect("there").state;
+    // The same, as another process has written it, which lives.
+    let theirs = BackgroundId::shell();
+    let mut record = records::load(&project, &session, &own).expect("reads").expect("there");
+    record.task_id = theirs.clone();
+    record.process = process::of(1);
+    records::write(&project.background(&session, &theirs), &record).expect("writes");
+    let background = &bench.runtime.background;
+    assert_eq!(background.reconcile(&main.context).await.expect("looks"), Vec::<String>::new());
+    assert_eq!((state(&own), state(&theirs)), (TaskState::Running, TaskState::Running));
+
+    // Another one has its number now.
+    record.process = record.process.map(|gone| ProcessId { start_time: gone.start_time + 1, ..gone });
+    records::write(&project.background(&session, &theirs), &record).expect("writes");
+    let said = background.reconcile(&main.context).await.expect("looks");
+    assert_eq!(said, ["Background command \"a task\" was interrupted"]);
+    assert_eq!((state(&own), state(&theirs)), (TaskState::Running, TaskState::Failed));
+    assert_eq!(told(&bench, "team-lead", &theirs), 1);
+    // Once, however often.
+    background.reconcile(&main.context).await.expect("looks");
+    assert_eq!(told(&bench, "team-lead", &theirs), 1);
 }
