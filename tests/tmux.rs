@@ -185,7 +185,7 @@ fn traces(handle: &dyn TeammateHandle) -> (Member, RunRecord) {
     let now = "2026-01-01T00:00:00.000Z";
     let member = json!({
         "agentId": record.agent_id, "agentName": "anna", "displayName": "anna", "agentType": "x",
-        "model": "scripted:none", "color": "blue", "backendType": "tmux", "paneId": record.pane_id,
+        "model": "scripted:none", "color": "blue", "backendType": "tmux", "paneId": record.pane_id, "paneServer": record.pane_server,
         "incarnation": 1, "permissionMode": "default", "cwd": "/", "worktreePath": null,
         "sessionId": "own", "joinedAt": now,
     });
@@ -639,6 +639,30 @@ async fn a_later_leader_finds_it_again_and_only_what_is_proved() {
     assert_eq!(exit_of(adopted.as_ref()).await.exit, "signal 15");
     assert_eq!(tmux.panes("#{pane_id}"), ["%0"]);
     assert!(second.adopt(&member, Some(&run)).await.is_none(), "provably gone");
+}
+
+#[tokio::test]
+async fn a_leader_of_another_server_finds_it_in_the_one_that_is_recorded() {
+    let (tmux, other) = (Tmux::none(), Tmux::none());
+    let worker = Worker::new(IDLE);
+    let first = tmux.executor(&worker, tmux.env.clone());
+    let handle = spawn(&first, &worker, "anna").await;
+    let (member, run) = traces(handle.as_ref());
+    let record = handle.record();
+    drop((handle, first));
+    let second = other.executor(&worker, other.env.clone());
+    let adopted = second.adopt(&member, Some(&run)).await.expect("it lives");
+    assert_eq!(adopted.record(), record);
+    assert!(adopted.hide().await && adopted.show().await);
+    // Its own server is another one still.
+    let bert = spawn(&second, &worker, "bert").await;
+    assert_ne!(bert.record().pane_server, record.pane_server);
+    adopted.terminate(grace(PATIENCE)).await;
+    bert.terminate(grace(PATIENCE)).await;
+    // The first server has ended with its last pane, and its socket goes as well.
+    second.close().await;
+    let socket = PathBuf::from(record.pane_server.expect("a server"));
+    assert!(!socket.exists(), "{}", socket.display());
 }
 
 #[test]

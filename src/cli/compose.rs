@@ -2,6 +2,7 @@
 //!
 //! The only place that knows every layer and wires them together.
 
+use super::backends::{backends, teammate_mode};
 use super::background::background;
 use super::blueprint;
 use super::cleanup;
@@ -31,9 +32,7 @@ use crate::agent::runtime::{Model, ModelSource, Runtime};
 use crate::agent::tally::Tally;
 use crate::agent::web::SharedWeb;
 use crate::agent::worktree::{Carry, KeptList, Nursery};
-use crate::exec::in_process::InProcessExecutor;
-use crate::exec::process::ProcessExecutor;
-use crate::exec::tmux::{self, TmuxExecutor, TmuxOptions};
+use crate::exec::tmux;
 use crate::model::connect::{ConnectOptions, Connections};
 use crate::model::limiter::Limiters;
 use crate::model::masked::Masked;
@@ -46,7 +45,6 @@ use crate::os::file::resolve;
 use crate::os::{guard, process};
 use crate::policy::rule;
 use crate::store::error::StoreError;
-use crate::store::paths::TeamPaths;
 use crate::store::roster::Roster;
 use crate::store::{clock, lock, run};
 use crate::team::ask_hooks::AskHooks;
@@ -54,13 +52,13 @@ use crate::team::backoff::TeamGate;
 use crate::team::bubble::{FileBroker, Tell};
 use crate::team::budget::{self, LimitLog};
 use crate::team::context::Team;
-use crate::team::executor::{BoxFuture, RunnerControl, RunnerExit, TeammateRunner};
+use crate::team::executor::{RunnerControl, RunnerExit};
 use crate::team::kept::KeptTeam;
 use crate::team::lead::Lead;
 use crate::team::lifecycle::Insistence;
 use crate::team::mailbox::FileMailbox;
 use crate::team::orphan;
-use crate::team::registry::{BackendFacts, BackendRegistry, TeammateMode, choose};
+use crate::team::registry::BackendRegistry;
 use crate::team::reporter::{Reporter, Reporters};
 use crate::team::session::{self, TeamTitle};
 use crate::team::spawn::SpawnDefaults;
@@ -81,9 +79,7 @@ use crate::wire::team::BackendType;
 use crate::wire::usage::Usage;
 use crate::wire::worker::{AskPolicy, WorkerSpec};
 use futures_util::future::join_all;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
@@ -243,13 +239,6 @@ fn flag_rules(setup: &Setup) -> Result<Vec<Rule>, CliError> {
     Ok(rules)
 }
 
-fn teammate_mode(setup: &Setup) -> Result<TeammateMode, CliError> {
-    let text = setup.shared.teammate_mode.as_deref().or(setup.loaded.settings.teammate_mode.as_deref());
-    text.unwrap_or("auto").parse().map_err(|e: crate::team::registry::UnknownMode| {
-        CliError::usage(e.to_string(), "one of auto, in-process, process, tmux, iterm2")
-    })
-}
-
 fn make_runtime(
     setup: &Setup,
     kit: Arc<Kit>,
@@ -324,84 +313,6 @@ fn nursery(setup: &Setup) -> Nursery {
         carry: if setup.loaded.settings.worktree.carry { Carry::Along } else { Carry::Refuse },
         cleanup: TaskTracker::new(),
         kept: KeptList::default(),
-    }
-}
-
-/// Where teammates can run, which backend new ones get, and why.
-async fn backends(
-    setup: &Setup,
-    team: &Team,
-    host: &Host,
-) -> Result<(BackendRegistry, BackendType, String), CliError> {
-    let mode = teammate_mode(setup)?;
-    let mut registry = BackendRegistry::new();
-    registry.register(Arc::new(InProcessExecutor::new(Arc::new(InProcess(host.clone())))));
-    let program = std::env::current_exe()?;
-    registry.register(Arc::new(ProcessExecutor::new(program.clone(), setup.environment.all())));
-    let wants_tmux = mode == TeammateMode::Only(BackendType::Tmux)
-        || (mode == TeammateMode::Auto && std::io::stdout().is_terminal());
-    let mut facts = BackendFacts {
-        inside_tmux: false,
-        tmux_version: None,
-        stdout_is_terminal: std::io::stdout().is_terminal(),
-        iterm2: setup.environment.get("TERM_PROGRAM") == Some("iTerm.app"),
-    };
-    if wants_tmux {
-        let seen = tmux::look(setup.environment.all()).await;
-        facts.inside_tmux = seen.inside;
-        facts.tmux_version = seen.version;
-    }
-    let (backend, mut reason) = choose(mode, &facts).map_err(|e| {
-        CliError::new(ExitKind::Usage, "backend", format!("teammates cannot run there: {}", e.why), e.hint)
-    })?;
-    if backend != BackendType::InProcess && setup.shared.record.is_some() {
-        return Err(CliError::usage(
-            "--record takes what this process hears, and teammates would run in others",
-            "add --teammate-mode in-process",
-        ));
-    }
-    if backend == BackendType::Tmux || has_panes(team).await? {
-        let options = TmuxOptions::new(program, setup.environment.all().clone());
-        let executor = if facts.inside_tmux {
-            TmuxExecutor::detect(&private_socket(team), options)
-        } else {
-            let target = tmux::TmuxTarget::Private { socket_name: private_socket(team) };
-            TmuxExecutor::new(target, options)
-        };
-        if backend == BackendType::Tmux
-            && let Some(attach) = executor.attach_command()
-        {
-            reason = format!("{reason}; look with: {attach}");
-        }
-        registry.register(Arc::new(executor));
-    }
-    Ok((registry, backend, reason))
-}
-
-/// Whether a member of an earlier leader may still sit in a pane.
-async fn has_panes(team: &Team) -> Result<bool, CliError> {
-    let roster = team.roster().await?;
-    Ok(roster.members.iter().any(|m| m.ended.is_none() && m.backend_type == BackendType::Tmux))
-}
-
-/// The tmux server of a team whose leader is not inside tmux.
-pub fn private_socket(team: &Team) -> String {
-    socket_of(&team.paths)
-}
-
-/// The same by the team's files.
-pub fn socket_of(team: &TeamPaths) -> String {
-    // The same for every leader of the team, so that panes are found again; another state root is
-    // another team, whatever its name.
-    let root = Sha256::digest(team.dir().as_os_str().as_encoded_bytes());
-    format!("festoon-{}-{:02x}{:02x}{:02x}", team.name(), root[0], root[1], root[2])
-}
-
-struct InProcess(Host);
-
-impl TeammateRunner for InProcess {
-    fn run(&self, spec: WorkerSpec, control: RunnerControl) -> BoxFuture<'static, RunnerExit> {
-        Box::pin(teammate::run(self.0.clone(), spec, control))
     }
 }
 

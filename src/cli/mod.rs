@@ -7,6 +7,7 @@ pub mod ask_answer;
 pub mod ask_dialog;
 pub mod ask_group;
 pub mod attach;
+pub mod backends;
 mod background;
 pub mod blueprint;
 pub mod cleanup;

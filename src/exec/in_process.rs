@@ -48,6 +48,7 @@ impl InProcessExecutor {
             agent_id: launch.spec.agent_id.clone(),
             run_id: launch.spec.run_id.clone(),
             pane_id: None,
+            pane_server: None,
             process: None,
         };
         // Called inside the task: a runner that panics before its first await ends that task only.

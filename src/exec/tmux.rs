@@ -12,12 +12,12 @@ mod layout;
 mod server;
 mod socket;
 
-pub use server::{TmuxError, TmuxTarget};
+pub use server::{PRIVATE, TmuxError, TmuxTarget};
 pub use socket::path as socket_path;
 
-use crate::exec::worker;
+use crate::exec::worker::{self, FAILED_SPAWN_GRACE, LAST_WORDS};
 use crate::os::process;
-use crate::team::executor::{BoxFuture, Grace, Launch, SpawnError, TeammateExecutor, TeammateHandle};
+use crate::team::executor::{BoxFuture, Launch, SpawnError, TeammateExecutor, TeammateHandle};
 use crate::team::registry::TmuxVersion;
 use crate::wire::ids::{AgentId, RunId};
 use crate::wire::run::RunRecord;
@@ -26,19 +26,16 @@ use crate::wire::worker::WorkerSpec;
 use handle::{Pane, PaneHandle, Proof};
 use layout::{PaneBox, Place};
 use server::{PaneFacts, Server};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How a worker that did not become ready is ended.
-const FAILED_SPAWN_GRACE: Grace =
-    Grace { interrupt: Duration::ZERO, terminate: Duration::from_millis(1_000) };
-/// Lines of a pane that are quoted when its worker did not start.
-const LAST_WORDS: usize = 10;
+/// What helps when there is no pane to be had.
+const HINT: &str = "--teammate-mode in-process needs no pane";
 
 /// What the executor is told by the composition root.
 #[derive(Debug, Clone)]
@@ -105,6 +102,8 @@ async fn sees_leader(server: &Server) -> bool {
 /// Starts teammates in panes.
 pub struct TmuxExecutor {
     shared: Arc<Shared>,
+    /// Servers that teammates of earlier leaders are in.
+    others: std::sync::Mutex<HashMap<PathBuf, Arc<Shared>>>,
 }
 
 /// What the executor and its handles share.
@@ -128,7 +127,24 @@ impl TmuxExecutor {
             layout: Mutex::new(()),
             tasks: TaskTracker::new(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), others: std::sync::Mutex::default() }
+    }
+
+    /// The server that a member's pane is in: the recorded one, else ours.
+    fn serving(&self, recorded: Option<&str>) -> Arc<Shared> {
+        let elsewhere = recorded.map(PathBuf::from).filter(|socket| *socket != self.shared.server.socket());
+        let Some(socket) = elsewhere else { return Arc::clone(&self.shared) };
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(others.entry(socket.clone()).or_insert_with(|| {
+            let Shared { server, program, status_wait, .. } = &*self.shared;
+            Arc::new(Shared {
+                server: server.at(socket),
+                program: program.clone(),
+                status_wait: *status_wait,
+                layout: Mutex::new(()),
+                tasks: TaskTracker::new(),
+            })
+        }))
     }
     /// An executor for the server around us, else for a private one with this socket name.
     pub fn detect(private_socket: &str, options: TmuxOptions) -> Self {
@@ -142,7 +158,7 @@ impl TmuxExecutor {
     /// What a person types to see the panes; `None` when they are beside the leader.
     pub fn attach_command(&self) -> Option<String> {
         match self.target() {
-            TmuxTarget::Inside { .. } => None,
+            TmuxTarget::Inside { .. } | TmuxTarget::At { .. } => None,
             TmuxTarget::Private { socket_name } => Some(format!("tmux -L {socket_name} attach")),
         }
     }
@@ -155,13 +171,8 @@ impl TeammateExecutor for TmuxExecutor {
 
     fn spawn(&self, launch: Launch) -> BoxFuture<'_, Result<Box<dyn TeammateHandle>, SpawnError>> {
         Box::pin(async move {
-            // A task of its own, so that a pane half made is undone also when nobody waits any more.
-            let given_up = CancellationToken::new();
-            let waits = given_up.clone().drop_guard();
-            let work = self.shared.tasks.spawn(start(Arc::clone(&self.shared), launch, given_up));
-            let outcome = work.await;
-            waits.disarm();
-            let pane = outcome.map_err(|error| failed("start", error.to_string()))??;
+            let start = |given_up| start(Arc::clone(&self.shared), launch, given_up);
+            let pane = worker::guarded(&self.shared.tasks, HINT, start).await?;
             Ok(Box::new(PaneHandle(pane)) as Box<dyn TeammateHandle>)
         })
     }
@@ -173,19 +184,23 @@ impl TeammateExecutor for TmuxExecutor {
     ) -> BoxFuture<'a, Option<Box<dyn TeammateHandle>>> {
         Box::pin(async move {
             let run = run?;
-            let pane = self.shared.adopt(member, run).await?;
+            let pane = self.serving(member.pane_server.as_deref()).adopt(member, run).await?;
             Some(Box::new(PaneHandle(pane)) as Box<dyn TeammateHandle>)
         })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let TmuxTarget::Private { socket_name } = self.target() else { return };
-            // Panes that are there belong to teammates that stay.
-            if matches!(self.shared.server.panes().await, Ok(panes) if panes.iter().any(|pane| !pane.dead)) {
-                return;
+            let others =
+                self.others.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+            let all: Vec<Arc<Shared>> = [vec![Arc::clone(&self.shared)], others].concat();
+            for server in all.iter().map(|shared| &shared.server).filter(|server| server.is_private()) {
+                // Panes that are there belong to teammates that stay.
+                if matches!(server.panes().await, Ok(panes) if panes.iter().any(|pane| !pane.dead)) {
+                    continue;
+                }
+                socket::remove_when_dead(server.socket()).await;
             }
-            socket::remove_when_dead(socket::path(socket_name, self.shared.server.env())).await;
         })
     }
 }
@@ -196,7 +211,8 @@ async fn start(
     launch: Launch,
     given_up: CancellationToken,
 ) -> Result<Arc<Pane>, SpawnError> {
-    let argv = shared.worker(&launch.spec, &launch.spec_file)?;
+    let argv = worker::command_line(&shared.program, &launch.spec, &launch.spec_file)
+        .map_err(|why| failed("prepare worker", why))?;
     let facts = shared.make_pane(&launch.spec, &argv).await?;
     let pane = Pane::watch(
         Arc::clone(&shared),
@@ -205,25 +221,19 @@ async fn start(
         worker::identity(facts.pid),
         Some(Proof::of(&facts)),
     );
-    let why = tokio::select! {
-        biased;
-        () = launch.ready => return Ok(pane),
-        end = pane.end() => format!("it ended before it was ready ({})", end.report.exit),
-        () = tokio::time::sleep(launch.deadline) => {
-            format!("it was not ready within {} ms", launch.deadline.as_millis())
-        }
-        () = given_up.cancelled() => "the spawn was given up".to_owned(),
+    let end = async { pane.end().await.report };
+    let Err(why) = worker::ready(launch.ready, launch.deadline, end, &given_up).await else {
+        return Ok(pane);
     };
     let seen = shared.server.last_lines(&facts.id, LAST_WORDS).await.unwrap_or_default();
     pane.terminate(FAILED_SPAWN_GRACE).await;
     let said = pane.end().await.said;
     let words = if said.is_empty() { seen } else { said };
-    let why = if words.is_empty() { why } else { format!("{why}; its last words: {words}") };
-    Err(failed("wait for ready", why))
+    Err(failed("wait for ready", worker::quoting(why, &words)))
 }
 
 fn failed(step: &'static str, why: impl Into<String>) -> SpawnError {
-    SpawnError { step, why: why.into(), hint: "--teammate-mode in-process needs no pane".to_owned() }
+    SpawnError { step, why: why.into(), hint: HINT.to_owned() }
 }
 
 fn refused(step: &'static str) -> impl Fn(TmuxError) -> SpawnError {
@@ -241,23 +251,6 @@ fn team_of(tag: &str) -> Option<&str> {
 }
 
 impl Shared {
-    /// The worker's command line; short, and checked as far as it can be before there is a pane.
-    fn worker(&self, spec: &WorkerSpec, spec_file: &Path) -> Result<Vec<String>, SpawnError> {
-        let step = "prepare worker";
-        let program = &self.program;
-        if !program.is_absolute() || !program.is_file() {
-            return Err(failed(step, format!("{} is not our program", program.display())));
-        }
-        if !spec.cwd.is_dir() {
-            return Err(failed(step, format!("{} is no directory", spec.cwd.display())));
-        }
-        let text = |path: &Path| {
-            let unreadable = || failed(step, format!("{} is not valid UTF-8", path.display()));
-            path.to_str().map(str::to_owned).ok_or_else(unreadable)
-        };
-        Ok(vec![text(program)?, "teammate".to_owned(), "--spec".to_owned(), text(spec_file)?])
-    }
-
     /// Makes a pane with the worker in it. On failure there is none.
     async fn make_pane(&self, spec: &WorkerSpec, argv: &[String]) -> Result<PaneFacts, SpawnError> {
         let _one_at_a_time = self.layout.lock().await;
@@ -321,7 +314,7 @@ impl Shared {
     /// The leader's own pane, when it is in this server.
     fn leader<'a>(&self, panes: &'a [PaneFacts]) -> Result<Option<&'a PaneFacts>, SpawnError> {
         match self.server.target() {
-            TmuxTarget::Private { .. } => Ok(None),
+            TmuxTarget::Private { .. } | TmuxTarget::At { .. } => Ok(None),
             TmuxTarget::Inside { socket, pane } => {
                 let found = panes.iter().find(|facts| facts.id == *pane);
                 let gone = || {

@@ -45,6 +45,12 @@ pub async fn record(
             let used = run::of_incarnation(&paths, &who, incarnation);
             Roster::update(&paths, |team| {
                 let is_it = |m: &Member| m.agent_name == who && m.incarnation == incarnation;
+                // tmux gives the ids of panes anew when its server does.
+                if let Some(pane) =
+                    team.members.iter().find(|m| is_it(&m.known)).and_then(|m| m.pane_id.clone())
+                {
+                    team.hidden_pane_ids.retain(|hidden| *hidden != pane);
+                }
                 if !listed {
                     team.members.retain(|m| !is_it(&m.known));
                 } else if let Some(member) = team.members.iter_mut().find(|m| is_it(&m.known)) {

@@ -52,6 +52,8 @@ pub struct HandleRecord {
     pub run_id: RunId,
     /// Its pane.
     pub pane_id: Option<String>,
+    /// The server that has the pane, when panes of several may carry the same id: a socket's path.
+    pub pane_server: Option<String>,
     /// Its process.
     pub process: Option<ProcessId>,
 }

@@ -131,9 +131,13 @@ pub fn choose(mode: TeammateMode, facts: &BackendFacts) -> Result<(BackendType, 
         TeammateMode::Only(BackendType::Process) => {
             Ok((BackendType::Process, "asked for with --teammate-mode process".to_owned()))
         }
+        TeammateMode::Only(BackendType::Iterm2) if facts.iterm2 => {
+            Ok((BackendType::Iterm2, "asked for; beside this pane of iTerm2".to_owned()))
+        }
         TeammateMode::Only(BackendType::Iterm2) => Err(unavailable(
-            "the iterm2 backend is not part of this build".to_owned(),
-            "use --teammate-mode tmux or in-process".to_owned(),
+            "this is no session of iTerm2 with the command it2".to_owned(),
+            "start festoon in iTerm2 with it2 in the PATH, or use --teammate-mode tmux or in-process"
+                .to_owned(),
         )),
     }
 }
@@ -150,9 +154,9 @@ fn choose_auto(facts: &BackendFacts) -> (BackendType, String) {
         };
     }
     if facts.iterm2 {
-        return in_process("iTerm2 panes are not part of this build".to_owned());
+        return (BackendType::Iterm2, "inside iTerm2, with it2".to_owned());
     }
-    in_process("not inside tmux".to_owned())
+    in_process("not inside tmux, nor in iTerm2 with it2".to_owned())
 }
 
 fn usable_tmux(facts: &BackendFacts) -> Result<TmuxVersion, String> {
@@ -272,11 +276,11 @@ mod tests {
         );
         assert_eq!(
             chosen(BackendFacts { inside_tmux: false, ..facts() }),
-            expect(InProcess, "not inside tmux")
+            expect(InProcess, "not inside tmux, nor in iTerm2 with it2")
         );
         assert_eq!(
             chosen(BackendFacts { inside_tmux: false, iterm2: true, ..facts() }),
-            expect(InProcess, "iTerm2 panes are not part of this build")
+            expect(Iterm2, "inside iTerm2, with it2")
         );
     }
 
@@ -294,7 +298,9 @@ mod tests {
         assert_eq!(choose(TeammateMode::Only(Process), &outside).expect("always").0, Process);
         assert_eq!(
             why(TeammateMode::Only(Iterm2), &facts()),
-            "choose backend: the iterm2 backend is not part of this build"
+            "choose backend: this is no session of iTerm2 with the command it2"
         );
+        let inside = BackendFacts { iterm2: true, ..outside };
+        assert_eq!(choose(TeammateMode::Only(Iterm2), &inside).expect("it is there").0, Iterm2);
     }
 }

@@ -106,6 +106,7 @@ pub fn resolve(
         color: color.clone(),
         backend_type: defaults.backend,
         pane_id: None,
+        pane_server: None,
         incarnation,
         permission_mode: mode,
         plan_mode_required: request.mode == Some(PermissionMode::Plan),
@@ -113,6 +114,7 @@ pub fn resolve(
         worktree_path: None,
         session_id: session_id.clone(),
         joined_at: clock::now(),
+        restarts: Vec::new(),
         ended: None,
     };
     // It shares the leader's process, and keys belong into no file that nobody empties.

@@ -8,6 +8,7 @@ mod effects;
 mod member_task;
 mod naming;
 mod offers;
+mod panes;
 mod place;
 mod reconcile;
 mod start;
@@ -32,6 +33,8 @@ use crate::wire::team::{Ended, Member};
 use crate::wire::worker::WorkerSpec;
 use naming::{Named, NewName};
 use offers::{Offered, Offers};
+use panes::Seen;
+pub use panes::Sight;
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,6 +69,7 @@ enum Order {
     Stop { name: AgentName, stop: Stop, leaves: bool, done: Option<oneshot::Sender<StopOutcome>> },
     Name(NewName, oneshot::Sender<Named>),
     Delete(oneshot::Sender<Named>),
+    Pane { name: AgentName, sight: Sight, done: oneshot::Sender<Seen> },
     TakeOver(oneshot::Sender<Vec<String>>),
     Unsaid(oneshot::Sender<Vec<String>>),
     Living(oneshot::Sender<Vec<AgentName>>),
@@ -326,6 +330,7 @@ impl Work {
                 // The asker may be gone.
                 let _ = done.send(self.delete_team().await);
             }
+            Order::Pane { name, sight, done } => self.pane(name, sight, done),
             Order::TakeOver(done) => self.take_over(done).await,
             Order::Unsaid(done) => {
                 // The asker may be gone.

@@ -64,3 +64,8 @@ pub const WEB_FETCH_BYTES: usize = 10 * 1024 * 1024;
 pub const WEB_CACHE: Duration = Duration::from_secs(15 * 60);
 /// Bytes of text of all pages that a session keeps.
 pub const WEB_CACHE_BYTES: usize = 32 * 1024 * 1024;
+/// How often new leaders start a teammate again that was at work each time its leader died, within
+/// [`RESTART_WINDOW`]. Once may be chance, and twice; then it is likelier the cause.
+pub const RESTARTS: usize = 3;
+/// See [`RESTARTS`].
+pub const RESTART_WINDOW: Duration = Duration::from_mins(10);

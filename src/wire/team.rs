@@ -103,6 +103,9 @@ pub struct Member {
     pub backend_type: BackendType,
     /// Its pane.
     pub pane_id: Option<String>,
+    /// The socket of the tmux server that has the pane: a later leader may sit in another one, or in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pane_server: Option<String>,
     /// Raised when a new agent takes a name that was used before.
     pub incarnation: u32,
     /// Its mode at spawn.
@@ -118,6 +121,9 @@ pub struct Member {
     pub session_id: SessionId,
     /// When it joined.
     pub joined_at: Timestamp,
+    /// When new leaders have started it again lately, each time out of the middle of its work.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<Timestamp>,
     /// The leader's verdict when it is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,

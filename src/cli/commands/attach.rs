@@ -7,7 +7,7 @@ use crate::cli::args::Shared;
 use crate::cli::attach::lines::Shower;
 use crate::cli::attach::session::{Attached, state_line};
 use crate::cli::attach::target::{self, Target, is_over};
-use crate::cli::compose::socket_of;
+use crate::cli::backends::socket_of;
 use crate::cli::environment::Environment;
 use crate::cli::error::CliError;
 use crate::cli::out::Out;
@@ -15,7 +15,9 @@ use crate::cli::setup::Setup;
 use crate::cli::signals;
 use crate::cli::teams;
 use crate::exec::tmux;
+use crate::store::roster::Roster;
 use crate::store::transcript;
+use crate::team::context::latest;
 use crate::wire::error::ExitKind;
 use crate::wire::transcript::Line;
 use serde_json::json;
@@ -86,11 +88,15 @@ fn pane(setup: &Setup, target: &Target) -> Option<String> {
     if !pane.strip_prefix('%').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit())) {
         return None;
     }
-    let socket = socket_of(&setup.paths.team(&target.row.team));
-    let server = if tmux::socket_path(&socket, setup.environment.all()).exists() {
-        format!("tmux -L {socket}")
-    } else {
-        "tmux".to_owned()
+    let team = setup.paths.team(&target.row.team);
+    let roster = Roster::load(&team).ok().flatten();
+    let recorded = roster.and_then(|roster| latest(&roster, &target.row.name)?.pane_server.clone());
+    let socket = match recorded.as_deref().and_then(|path| path.rsplit('/').next()) {
+        Some(name) if name.starts_with(tmux::PRIVATE) => Some(name.to_owned()),
+        Some(_) => None,
+        None => Some(socket_of(&team)),
     };
+    let private = socket.filter(|name| tmux::socket_path(name, setup.environment.all()).exists());
+    let server = private.map_or_else(|| "tmux".to_owned(), |name| format!("tmux -L {name}"));
     Some(format!("{server} select-window -t {pane} \\; select-pane -t {pane} \\; attach"))
 }

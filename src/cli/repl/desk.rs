@@ -9,6 +9,7 @@ use super::asks::Asks;
 use super::console::{Console, Kind};
 use super::editor::Input;
 use super::leave::{By, Leave, Question, Teammates};
+use super::panes;
 use super::printer::Printer;
 use super::slash::{self, Parsed, Slash};
 use super::tasks::Tasks;
@@ -296,7 +297,11 @@ impl Desk {
         match command {
             Slash::Help => printer.lines(&slash::help()),
             Slash::Asks => self.asks.list(&printer),
-            Slash::Team => printer.lines(&self.agents().await?),
+            Slash::Team if rest.is_empty() => printer.lines(&self.agents().await?),
+            Slash::Team => match panes::obey(&rest, &self.supervisor).await {
+                Ok(done) => printer.line(done),
+                Err(why) => self.warn(&why),
+            },
             Slash::Tasks => self.tasks.obey(&rest, &self.user).await,
             Slash::Model => {
                 printer

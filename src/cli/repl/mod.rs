@@ -9,6 +9,7 @@ pub mod console;
 pub mod desk;
 pub mod editor;
 pub mod leave;
+pub mod panes;
 pub mod printer;
 pub mod recap;
 pub mod render;

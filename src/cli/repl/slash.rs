@@ -66,7 +66,10 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 const TABLE: &[(Slash, Entry)] = &[
     (Slash::Help, Entry { name: "/help", help: "this list" }),
     (Slash::Asks, Entry { name: "/asks", help: "what waits for your answer; the first one in full" }),
-    (Slash::Team, Entry { name: "/team", help: "every agent: state, what it does, age, tokens, cost" }),
+    (
+        Slash::Team,
+        Entry { name: "/team", help: "every agent; hide NAME and show NAME move a teammate's pane" },
+    ),
     (Slash::Team, Entry { name: "/agents", help: "the same as /team" }),
     (
         Slash::Tasks,

@@ -74,6 +74,7 @@ async fn a_teammate_lives_until_its_runner_ends_and_says_so_to_all() {
             agent_id: crate::wire::ids::AgentId::new("anna@review"),
             run_id: crate::wire::ids::RunId::new("run-1"),
             pane_id: None,
+            pane_server: None,
             process: None,
         }
     );

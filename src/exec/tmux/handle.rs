@@ -255,6 +255,7 @@ impl TeammateHandle for PaneHandle {
             agent_id: self.0.agent.clone(),
             run_id: self.0.run.clone(),
             pane_id: self.0.proof.as_ref().map(|proof| proof.pane.clone()),
+            pane_server: self.0.proof.as_ref().map(|_| self.0.shared.server.socket().display().to_string()),
             process: Some(self.0.process.clone()),
         }
     }

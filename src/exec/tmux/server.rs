@@ -6,6 +6,7 @@
 //! and gives tmux nothing of our environment but what it needs to run.
 
 use super::layout::{Place, Side};
+use super::socket;
 use crate::os::process::{self, Signal};
 use std::collections::BTreeMap;
 use std::io;
@@ -20,6 +21,8 @@ const CALL_DEADLINE: Duration = Duration::from_secs(5);
 /// The variables that tmux itself needs: its socket directory, its terminal and its texts.
 const PASSED_ON: [&str; 11] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMUX_TMPDIR"];
+/// How the names of our own servers begin.
+pub const PRIVATE: &str = "festoon-";
 /// The name of the session of a private server, and of overflow windows.
 const SESSION: &str = "festoon";
 /// The size of a private server's windows until a person attaches.
@@ -84,6 +87,11 @@ pub enum TmuxTarget {
         socket: PathBuf,
         /// The leader's own pane, `%0`.
         pane: String,
+    },
+    /// One that a pane of an earlier leader is in; never started.
+    At {
+        /// Its socket.
+        socket: PathBuf,
     },
     /// One of our own, started when it is needed and gone with its last pane.
     Private {
@@ -191,13 +199,32 @@ impl Server {
             .collect();
         Self { target, env, deadline: CALL_DEADLINE }
     }
-    /// What tmux gets of the environment.
-    pub fn env(&self) -> &BTreeMap<String, String> {
-        &self.env
-    }
     /// Which server.
     pub fn target(&self) -> &TmuxTarget {
         &self.target
+    }
+
+    /// The same client for the server behind another socket.
+    pub fn at(&self, socket: PathBuf) -> Self {
+        Self { target: TmuxTarget::At { socket }, env: self.env.clone(), deadline: self.deadline }
+    }
+    /// Whether it is one of our own, which ends with its last pane.
+    pub fn is_private(&self) -> bool {
+        match &self.target {
+            TmuxTarget::Private { .. } => true,
+            TmuxTarget::Inside { .. } => false,
+            TmuxTarget::At { socket } => socket
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|name| name.starts_with(PRIVATE)),
+        }
+    }
+    /// Where it is reached.
+    pub fn socket(&self) -> PathBuf {
+        match &self.target {
+            TmuxTarget::Inside { socket, .. } | TmuxTarget::At { socket } => socket.clone(),
+            TmuxTarget::Private { socket_name } => socket::path(socket_name, &self.env),
+        }
     }
 
     /// What `tmux -V` prints.
@@ -333,7 +360,9 @@ impl Server {
         // Answers in UTF-8, whatever the locale says.
         let tmux = Tmux::new().force_utf8();
         match &self.target {
-            TmuxTarget::Inside { socket, .. } => tmux.socket_path(socket.to_string_lossy().into_owned()),
+            TmuxTarget::Inside { socket, .. } | TmuxTarget::At { socket } => {
+                tmux.socket_path(socket.to_string_lossy().into_owned())
+            }
             TmuxTarget::Private { socket_name } => tmux.file("/dev/null").socket_name(socket_name.clone()),
         }
     }

@@ -5,15 +5,19 @@ use super::place::found_and_ended;
 use super::{Charge, Work};
 use crate::agent::context::spawn_in;
 use crate::os::process;
-use crate::store::{run, spec};
+use crate::store::error::StoreError;
+use crate::store::roster::Roster;
+use crate::store::{clock, run, spec};
 use crate::team::ending::{self, verdict_on_absent};
 use crate::team::executor::TeammateHandle;
 use crate::team::lifecycle::Lifecycle;
 use crate::wire::event::EventKind;
 use crate::wire::ids::{AgentName, RunId};
+use crate::wire::limits::{RESTART_WINDOW, RESTARTS};
 use crate::wire::open::Open;
-use crate::wire::run::RunRecord;
+use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::{BackendType, Ended, Member};
+use crate::wire::time::Timestamp;
 use crate::wire::worker::{WORKER_SPEC_VERSION, WorkerSpec};
 use serde_json::json;
 use std::path::PathBuf;
@@ -131,6 +135,21 @@ impl Work {
         if record.state.is_over() {
             return self.absent(member, record).await;
         }
+        match self.count_restart(member, record).await {
+            Ok(before) if before < RESTARTS => {}
+            Ok(before) => {
+                let minutes = RESTART_WINDOW.as_secs() / 60;
+                let why = format!(
+                    "it was started again {before} times within {minutes} minutes, and the leader died each time; it is \
+                     not started again"
+                );
+                let ended = Ended::new(AgentState::Failed, clock::now(), "unknown", why.clone());
+                let ended = ended.having_used(Some(record));
+                self.record_end(&member.agent_name, member.incarnation, true, &ended).await;
+                return format!("{} is failed: {why}", member.agent_name);
+            }
+            Err(error) => return self.lose(member, &error.to_string()).await,
+        }
         let spec = WorkerSpec {
             version: WORKER_SPEC_VERSION,
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -160,6 +179,28 @@ impl Work {
             }
             Err(error) => self.lose(member, &error.to_string()).await,
         }
+    }
+
+    /// Notes in the roster that a member is started again; says how often that was lately. One that rested
+    /// when its leader died had no part in that.
+    async fn count_restart(&self, member: &Member, record: &RunRecord) -> Result<usize, StoreError> {
+        let rested = matches!(record.state, AgentState::Idle | AgentState::Waiting);
+        let paths = self.parts.team.paths.clone();
+        let file = paths.team_file();
+        let (name, incarnation) = (member.agent_name.clone(), member.incarnation);
+        let note = move || {
+            Roster::update(&paths, |team| {
+                let is_it = |m: &&mut Open<Member>| m.agent_name == name && m.incarnation == incarnation;
+                let Some(row) = team.members.iter_mut().find(is_it) else { return Ok(0) };
+                let window = i64::try_from(RESTART_WINDOW.as_millis()).unwrap_or(i64::MAX);
+                let is_recent = |at: &Timestamp| clock::millis_since(at).is_some_and(|ago| ago <= window);
+                row.restarts.retain(|at| !rested && is_recent(at));
+                let before = row.restarts.len();
+                row.restarts.push(clock::now());
+                Ok(before)
+            })
+        };
+        self.parts.team.disk.run(&file, note).await
     }
 
     async fn lose(&mut self, member: &Member, why: &str) -> String {

@@ -6,7 +6,7 @@ use crate::agent::limits::{Started, count_child};
 use crate::store::roster::Roster;
 use crate::store::{members, run, spec};
 use crate::team::context::Team;
-use crate::team::executor::{Launch, TeammateHandle};
+use crate::team::executor::{HandleRecord, Launch, TeammateHandle};
 use crate::team::lifecycle::{Event, Lifecycle};
 use crate::team::spawn::{Resolved, TeammateRequest, isolation, resolve};
 use crate::team::wake::Topic;
@@ -198,7 +198,7 @@ impl Work {
                     counted.stays();
                 }
                 let spec = charge.spec.clone();
-                let member = self.note_pane(&spec, record.pane_id.clone()).await;
+                let member = self.note_pane(&spec, record.clone()).await;
                 let fields =
                     json!({ "agentId": spec.agent_id, "runId": spec.run_id, "paneId": record.pane_id });
                 self.parts.team.log(EventKind::Ready, name, spec.incarnation, fields).await;
@@ -212,7 +212,7 @@ impl Work {
         }
     }
 
-    async fn note_pane(&self, spec: &WorkerSpec, pane_id: Option<String>) -> Result<Member, String> {
+    async fn note_pane(&self, spec: &WorkerSpec, record: HandleRecord) -> Result<Member, String> {
         let paths = self.parts.team.paths.clone();
         let file = paths.team_file();
         let (name, incarnation) = (spec.name.clone(), spec.incarnation);
@@ -221,7 +221,8 @@ impl Work {
                 let row =
                     team.members.iter_mut().find(|m| m.agent_name == name && m.incarnation == incarnation);
                 if let Some(row) = row {
-                    row.pane_id = pane_id;
+                    row.pane_id = record.pane_id;
+                    row.pane_server = record.pane_server;
                     return Ok(Some(row.known.clone()));
                 }
                 Ok(None)

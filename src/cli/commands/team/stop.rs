@@ -5,20 +5,18 @@
 //! this command holds the leader's lock. Nothing is removed while something lives.
 
 use crate::cli::args::Shared;
-use crate::cli::compose::private_socket;
+use crate::cli::backends::finders;
 use crate::cli::error::CliError;
 use crate::cli::out::Out;
 use crate::cli::setup::Setup;
 use crate::cli::teams::row::Row;
 use crate::cli::teams::{self, Desk, TeamView, inbox_owner};
 use crate::cli::words;
-use crate::exec::process::ProcessExecutor;
-use crate::exec::tmux::{TmuxExecutor, TmuxOptions, TmuxTarget};
 use crate::os::process;
 use crate::store::roster::Roster;
 use crate::store::{clock, lock, run};
 use crate::team::context::{Team, latest};
-use crate::team::executor::{Grace, TeammateExecutor};
+use crate::team::executor::Grace;
 use crate::team::leaderless::{self, LeaderlessEnd};
 use crate::team::mailbox::{FileMailbox, Sender};
 use crate::team::session;
@@ -29,7 +27,6 @@ use crate::wire::ids::{AgentName, USER};
 use crate::wire::mail::Draft;
 use crate::wire::team::{BackendType, Ended, Member};
 use serde_json::json;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Between two looks at the roster.
@@ -173,7 +170,7 @@ async fn wait_or_force(
     };
     let own = member.backend_type != BackendType::InProcess;
     if let Some(record) = record.filter(|record| own && process::is_alive(&record.process())) {
-        for executor in executors(setup, team) {
+        for executor in finders(setup, team) {
             let Some(handle) = executor.adopt(member, Some(&record.known)).await else { continue };
             handle.terminate(Grace { interrupt: Duration::ZERO, terminate: force }).await;
             break;
@@ -210,21 +207,6 @@ async fn verdict(team: &Team, member: &Member, within: Duration) -> Option<Ended
     }
 }
 
-/// Who can prove and close panes of this team: of the server around us, and of the team's own.
-fn executors(setup: &Setup, team: &Team) -> Vec<Arc<dyn TeammateExecutor>> {
-    let env = setup.environment.all();
-    // The program is for spawning, which nobody here does.
-    let program = std::env::current_exe().unwrap_or_default();
-    let private = TmuxTarget::Private { socket_name: private_socket(team) };
-    let executor = |target| {
-        let options = TmuxOptions::new(program.clone(), env.clone());
-        Arc::new(TmuxExecutor::new(target, options)) as Arc<dyn TeammateExecutor>
-    };
-    let panes = TmuxTarget::from_env(env).into_iter().chain([private]).map(executor);
-    let processes = ProcessExecutor::new(program.clone(), env);
-    panes.chain([Arc::new(processes) as Arc<dyn TeammateExecutor>]).collect()
-}
-
 async fn without_a_leader(
     setup: &Setup,
     team: &Team,
@@ -235,7 +217,7 @@ async fn without_a_leader(
     lead_for_a_moment(view)?;
     let default = Duration::from_millis(setup.loaded.settings.shutdown.terminate_ms);
     let grace = Grace { interrupt: Duration::ZERO, terminate: grace.map_or(default, Duration::from_secs) };
-    let executors = executors(setup, team);
+    let executors = finders(setup, team);
     let ends = members.into_iter().map(|member| {
         let executors = &executors;
         async move {
