@@ -200,22 +200,23 @@ fn commit(dir: &Path, message: &str) -> String {
     git(dir, &["rev-parse", "HEAD"])
 }
 
-/// Plays a blueprint that ships with its rehearsal; gives what the leader said at last.
-fn rehearse(world: &World, name: &str, task: &str) -> String {
+/// Plays a blueprint that ships with its rehearsal; gives what the leader said at last
+/// and what is left behind for the user.
+fn rehearse(world: &World, name: &str, task: &str) -> (String, String) {
     let script = format!("scripted:{}/tests/it/rehearsals/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let args = ["up", name, "--task", task, "--model", &script];
     let more = ["--permission-mode", "acceptEdits", "--allowed-tools", "Bash"];
     let done = world.festoon(args.into_iter().chain(more)).run();
     done.code(0);
-    assert_eq!(done.stderr, "");
-    done.stdout.trim().to_owned()
+    (done.stdout.trim().to_owned(), done.stderr)
 }
 
 #[test]
 fn a_review_finds_what_a_change_breaks_and_changes_nothing() {
     let world = repository();
     world.file("add.sh", "#!/bin/sh\necho $(($1 - $2))\n");
-    let answer = rehearse(&world, "review", "this change");
+    let (answer, left) = rehearse(&world, "review", "this change");
+    assert_eq!(left, "");
     assert_eq!(
         answer,
         "1. add.sh:2: 2 lines changed, it subtracts; shown by check.sh (wrong: 1 and 2 give -1)\n\
@@ -227,13 +228,15 @@ fn a_review_finds_what_a_change_breaks_and_changes_nothing() {
 #[test]
 fn a_feature_is_built_and_verified_on_a_branch_that_stays() {
     let world = repository();
-    let answer = rehearse(&world, "feature", "print JSON");
+    let (answer, left) = rehearse(&world, "feature", "print JSON");
     let base = git(&world.project, &["rev-parse", "HEAD"]);
     let branches =
         git(&world.project, &["for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads"]);
     let built: Vec<&str> = branches.lines().filter(|l| !l.ends_with(&base)).collect();
     let [built] = built[..] else { panic!("one branch with the change: {branches}") };
     let (branch, commit) = built.split_once(' ').expect("two words");
+    assert_eq!(left.lines().count(), 1, "only builder's worktree stays: {left}");
+    assert!(left.contains(&format!("(branch {branch}, ")) && left.contains("is kept: 1 commit"), "{left}");
     assert_eq!(
         answer,
         format!(
@@ -260,7 +263,8 @@ fn an_investigation_names_the_line_the_command_and_the_commit() {
     let bad = commit(&world.project, "add: faster");
     world.file("README", "Adds.\n");
     commit(&world.project, "docs");
-    let answer = rehearse(&world, "investigate", "1 and 2 do not give 3");
+    let (answer, left) = rehearse(&world, "investigate", "1 and 2 do not give 3");
+    assert_eq!(left, "");
     assert_eq!(
         answer,
         format!("CAUSE add.sh:2; HAPPENS with `sh check.sh`: wrong: 1 and 2 give -1; SINCE {bad}")
