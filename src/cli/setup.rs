@@ -101,7 +101,6 @@ impl Setup {
     /// these have to be text.
     pub fn for_agents(shared: Shared) -> Result<Self, CliError> {
         let setup = Self::new(shared)?;
-        check_added(&setup)?;
         let state = setup.paths.state_root();
         let places = [("the working directory", setup.cwd.as_path()), ("the state directory", state)];
         let added = setup.shared.add_dir.iter().map(|dir| ("--add-dir", dir.as_path()));
@@ -112,6 +111,7 @@ impl Setup {
                 "rename the directory, or use another one",
             ));
         }
+        check_added(&setup)?;
         Ok(setup)
     }
 
