@@ -26,6 +26,7 @@ pub mod project_rules;
 pub mod rate;
 pub mod roster;
 pub mod run;
+pub mod seen;
 pub mod sign;
 pub mod slug;
 pub mod spec;

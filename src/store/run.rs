@@ -7,11 +7,13 @@
 use super::atomic;
 use super::error::StoreError;
 use super::paths::TeamPaths;
+use super::seen::Seen;
 use crate::wire::ids::AgentName;
 use crate::wire::open::Open;
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::settings::Durability;
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 /// The first record of a run: it takes the file over from whatever run had it.
 pub fn begin(team: &TeamPaths, record: &RunRecord) -> Result<(), StoreError> {
@@ -76,6 +78,18 @@ pub fn load_all(team: &TeamPaths) -> Result<Vec<(AgentName, Loaded)>, StoreError
         }
     }
     Ok(all)
+}
+
+/// Records by their file, for whoever looks at all of them again and again.
+pub type SeenRuns = Seen<Option<Arc<RunRecord>>>;
+
+/// One agent's record as [`load`] gives it, read only when it looks different.
+pub fn look(
+    team: &TeamPaths,
+    agent: &AgentName,
+    seen: &mut SeenRuns,
+) -> Result<Option<Arc<RunRecord>>, StoreError> {
+    seen.read(&team.run(agent), || Ok(load(team, agent)?.map(|record| Arc::new(record.known))))
 }
 
 /// The agents that have a file `<agent>.json` in `dir`, sorted.

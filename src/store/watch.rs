@@ -5,18 +5,27 @@
 //! that reacts to reading would wake itself. Who follows a file of lines is told of appends to it,
 //! and nobody else is. Events are hints: many changes may come as one, and an
 //! empty name means *look at everything* (the queue overflowed, or the directory was replaced and is
-//! watched anew). Never reads a file, and never promises that a change is told: callers look from
-//! time to time as well, and call [`Watcher::rearm`] then.
+//! watched anew). Never reads a file.
+//!
+//! Under the events lies a net, one for the process: every [`POLL_NET`] it looks whether a directory is
+//! another one or was changed since the last time, which costs a `stat` and wakes nobody else; every
+//! [`ANYWAY`] it says *look at everything* whatever it saw, for those whose last look failed.
 
 use super::error::StoreError;
+use super::seen::SAME_TIME;
+use crate::wire::limits::POLL_NET;
 use notify::event::{ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Instant, SystemTime};
+
+/// So many nets make one that says *look at everything*: a minute.
+const ANYWAY: u32 = 12;
 
 /// Takes a file name, or an empty one. Runs on the watcher's thread: it must be quick and must not
 /// call the watcher.
@@ -41,7 +50,16 @@ struct Dirs(Mutex<HashMap<PathBuf, Dir>>);
 struct Dir {
     /// Device and inode that are watched; `None` while there is no such directory.
     armed: Option<(u64, u64)>,
+    /// How it looked at the last net; `None` when that says nothing about now.
+    seen: Option<Look>,
     callbacks: HashMap<u64, Interest>,
+}
+
+/// What changes with a directory: when a name last came or went, and the lengths of files that are followed.
+#[derive(PartialEq)]
+struct Look {
+    changed: SystemTime,
+    lengths: Vec<Option<u64>>,
 }
 
 /// Who wants to hear what.
@@ -116,10 +134,11 @@ impl Watcher {
         };
         let guard = WatchGuard { shared: Arc::clone(&self.0), dir: dir.to_owned(), id };
         self.0.arm(dir, Known::Trust)?; // on failure the guard takes the callback away again
+        self.0.dirs.has_changed(dir);
         Ok(guard)
     }
 
-    /// Watches anew what was replaced without a word: to be called with each slow poll.
+    /// Watches anew what was replaced without a word, at once and not only with the next net.
     pub fn rearm(&self) {
         for dir in self.0.dirs.names() {
             self.0.rearm(&dir, Known::Trust);
@@ -172,6 +191,16 @@ impl Shared {
         }
     }
 
+    /// Tells of what no event has told.
+    fn net(&self, anyway: bool) {
+        for dir in self.dirs.names() {
+            self.rearm(&dir, Known::Trust);
+            if self.dirs.has_changed(&dir) || anyway {
+                self.dirs.tell(&dir, OsStr::new(""));
+            }
+        }
+    }
+
     /// Ends the watch of a directory that nobody asks for.
     fn tidy(&self, dir: &Path) {
         let mut system = self.system();
@@ -208,6 +237,23 @@ impl Dirs {
         self.lock().contains_key(dir)
     }
 
+    /// Whether a directory looks different from the last time this was asked, or may.
+    fn has_changed(&self, dir: &Path) -> bool {
+        let followed: Vec<OsString> = match self.lock().get(dir) {
+            Some(watched) => watched.callbacks.values().filter_map(|i| i.appends_to.clone()).collect(),
+            None => return false,
+        };
+        let length = |name: &OsString| std::fs::metadata(dir.join(name)).ok().map(|m| m.len());
+        let look = std::fs::metadata(dir).and_then(|m| m.modified()).ok();
+        let look = look.map(|changed| Look { changed, lengths: followed.iter().map(length).collect() });
+        let is_old = |look: &Look| look.changed.elapsed().is_ok_and(|age| age > SAME_TIME);
+        let mut dirs = self.lock();
+        let Some(watched) = dirs.get_mut(dir) else { return false };
+        let is_same = look.is_some() && look == watched.seen;
+        watched.seen = look.filter(is_old);
+        !is_same
+    }
+
     /// Calls everybody who watches `dir`, without the lock.
     fn tell(&self, dir: &Path, name: &OsStr) {
         self.tell_those(dir, name, |interest| interest.appends_to.is_none() || name.is_empty());
@@ -242,11 +288,19 @@ impl Drop for WatchGuard {
 }
 
 fn run_errands(shared: &Weak<Shared>, errands: &Receiver<Errand>) {
-    while let Ok(errand) = errands.recv() {
+    let (mut due, mut nets) = (Instant::now() + POLL_NET, 0);
+    loop {
+        let errand = errands.recv_timeout(due.saturating_duration_since(Instant::now()));
         let Some(shared) = shared.upgrade() else { return };
         match errand {
-            Errand::Rearm(dir) => shared.rearm(&dir, Known::Doubt),
-            Errand::Tidy(dir) => shared.tidy(&dir),
+            Ok(Errand::Rearm(dir)) => shared.rearm(&dir, Known::Doubt),
+            Ok(Errand::Tidy(dir)) => shared.tidy(&dir),
+            Err(RecvTimeoutError::Timeout) => {
+                nets += 1;
+                shared.net(nets % ANYWAY == 0);
+                due = Instant::now() + POLL_NET;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
@@ -377,6 +431,17 @@ mod tests {
         (guard, Heard(receiver, Vec::new()))
     }
 
+    /// The same without the words of the net, which comes when it is due.
+    fn listen_to_names(watcher: &Watcher, dir: &Path) -> (WatchGuard, Heard) {
+        let (sender, receiver) = mpsc::channel();
+        let named = move |name: &OsStr| {
+            if !name.is_empty() {
+                drop(sender.send(name.to_string_lossy().into_owned()));
+            }
+        };
+        (watcher.watch(dir, named).expect("watches"), Heard(receiver, Vec::new()))
+    }
+
     fn until(what: &str, is: impl Fn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while !is() {
@@ -394,7 +459,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("temp dir");
         let path = dir.path().join("anna.json");
         let watcher = Watcher::start().expect("starts");
-        let (_guard, mut heard) = listen(&watcher, dir.path());
+        let (_guard, mut heard) = listen_to_names(&watcher, dir.path());
         for _ in 0..5 {
             replace(&path);
             assert_eq!(heard.until(|names| !names.is_empty()), ["anna.json"]);
@@ -408,6 +473,27 @@ mod tests {
         assert_eq!(heard.until(|names| names.contains(&"last.json".to_owned())), ["last.json"]);
         std::fs::remove_file(&path).expect("removes");
         heard.until(|names| names.last().is_some_and(|name| name == "anna.json"));
+    }
+
+    #[test]
+    fn what_no_event_told_is_caught_by_the_net() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let path = dir.path().join("anna.json");
+        replace(&path);
+        let watcher = Watcher::start().expect("starts");
+        let (_guard, mut heard) = listen(&watcher, dir.path());
+        until("what was before is old", || !watcher.0.dirs.has_changed(dir.path()));
+        // Behind its back: from here on there are no events.
+        watcher.0.system().unwatch(dir.path()).expect("was watched");
+        replace(&path);
+        assert_eq!(heard.until(|names| !names.is_empty()), [""]);
+        // A net over nothing new says nothing, one that comes anyway does.
+        until("what was told is old", || !watcher.0.dirs.has_changed(dir.path()));
+        heard.forget();
+        watcher.0.net(false);
+        assert!(heard.0.try_recv().is_err());
+        watcher.0.net(true);
+        assert_eq!(heard.until(|names| !names.is_empty()), [""]);
     }
 
     #[test]

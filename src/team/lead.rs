@@ -13,13 +13,15 @@ use crate::agent::events::AgentEvent;
 use crate::agent::turn::{Agent, TurnEnd, TurnInput, TurnStatus};
 use crate::store::asks::OpenAsks;
 use crate::store::error::StoreError;
-use crate::store::run;
+use crate::store::inbox::InboxCounts;
+use crate::store::run::{self, SeenRuns};
+use crate::store::seen::Seen;
 use crate::wire::ask::{Ask, AskKind};
 use crate::wire::ids::{AgentName, AskId, RunId};
 use crate::wire::run::AgentState;
 use crate::wire::worker::AskPolicy;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -47,10 +49,19 @@ pub struct Lead {
     reporters: Arc<Reporters>,
     interrupts: watch::Receiver<u64>,
     asks: Arc<OpenAsks>,
+    /// What the last looks at the team have read.
+    seen: Arc<Mutex<SeenTeam>>,
     /// Whether the last turn ended at a budget: mail starts none then, for its answer would not begin.
     held: bool,
     /// Who answers asks beside the model.
     policy: AskPolicy,
+}
+
+/// Files of the members, as far as they did not change.
+#[derive(Default)]
+struct SeenTeam {
+    runs: SeenRuns,
+    mail: Seen<InboxCounts>,
 }
 
 /// What one look at the team saw; two equal looks in a row are one consistent picture, since every
@@ -87,6 +98,7 @@ impl Lead {
             reporters,
             interrupts,
             asks: Arc::default(),
+            seen: Arc::default(),
             held: false,
             policy,
         }
@@ -240,6 +252,9 @@ impl Lead {
     async fn look(&self) -> Result<Picture, StoreError> {
         // Before the mail: what such an agent has to tell is stored before it counts as over.
         let background = self.agent.core().runtime.background.all_at_work();
+        if background > 0 {
+            return Ok(Picture { busy: true, ..Picture::default() });
+        }
         let living = self.supervisor.living().await;
         let (team, queue) = (self.team().clone(), Arc::clone(&self.asks));
         let (mailbox, by_model) = (Arc::clone(&self.mailbox), self.policy == AskPolicy::Deny);
@@ -247,8 +262,10 @@ impl Lead {
         let disk = team.disk.clone();
         // At a budget nobody begins anything; what is unread stays.
         let held = self.held;
+        let seen = Arc::clone(&self.seen);
         disk.run(&dir, move || {
-            let mut picture = Picture { busy: background > 0, ..Picture::default() };
+            let SeenTeam { runs, mail } = &mut *seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut picture = Picture::default();
             let open = queue.look(&team.paths)?;
             let left_alone =
                 |ask: &&Ask| by_model && ask.kind == AskKind::Plan && mailbox.shown_plans().has(&ask.id);
@@ -257,7 +274,12 @@ impl Lead {
             let waits_in_vain =
                 |name: &AgentName| open.iter().filter(left_alone).any(|ask| &ask.reply_to == name);
             for name in living {
-                let counts = match team.inbox(&name).counts() {
+                if picture.busy {
+                    // One is enough, however many there are.
+                    return Ok(picture);
+                }
+                let inbox = team.inbox(&name);
+                let counts = match mail.read(inbox.path(), || inbox.counts()) {
                     Ok(counts) => counts,
                     // Its owner is about to set the file aside; that ends no run.
                     Err(StoreError::Corrupt { .. }) => {
@@ -266,7 +288,7 @@ impl Lead {
                     }
                     Err(error) => return Err(error),
                 };
-                match run::load(&team.paths, &name) {
+                match run::look(&team.paths, &name, runs) {
                     Ok(Some(record)) => {
                         let waits = record.state == AgentState::Waiting && waits_in_vain(&name);
                         let will_work = counts.waiting_turn > 0 && !held;

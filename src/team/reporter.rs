@@ -140,7 +140,7 @@ impl Reporter {
                 written
             })
             .await?;
-        self.team.hub.poke(super::wake::Topic::Runs);
+        self.team.hub.run_changed(&self.name);
         Ok(())
     }
 

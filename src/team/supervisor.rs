@@ -18,13 +18,14 @@ use super::executor::{ExitReport, TeammateHandle};
 use super::lifecycle::{Effect, Event, Insistence, Ladder, Lifecycle, Stop, Verdict};
 use super::registry::BackendRegistry;
 use super::spawn::{SpawnDefaults, TeammateRequest};
-use super::wake::Topic;
+use super::wake::{ChangedRuns, Topic};
 use crate::agent::background::{Background, Registration};
 use crate::agent::context::{AgentContext, spawn_in};
 use crate::agent::gates::Gates;
 use crate::agent::limits::Started;
 use crate::agent::worktree::{Nursery, WorktreeLease};
-use crate::store::{clock, run};
+use crate::store::clock;
+use crate::store::run::{self, SeenRuns};
 use crate::wire::event::EventKind;
 use crate::wire::frame::ShutdownRequest;
 use crate::wire::ids::{AgentName, RunId};
@@ -37,7 +38,7 @@ use panes::Seen;
 pub use panes::Sight;
 use serde_json::json;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -126,6 +127,7 @@ impl Supervisor {
             members: HashMap::new(),
             unsaid: Vec::new(),
             offers: Offers::default(),
+            seen: Arc::default(),
         };
         drop(spawn_in(&lead, work.run(inbox, cancel)));
         supervisor
@@ -300,6 +302,8 @@ struct Work {
     /// What the leader or the roster should have been told and could not be.
     unsaid: Vec<String>,
     offers: Offers,
+    /// Run records as they were read last.
+    seen: Arc<Mutex<SeenRuns>>,
 }
 
 impl Work {
@@ -355,9 +359,12 @@ impl Work {
                 };
                 self.step(&from, event).await;
             }
-            Order::RunsChanged => self.look_at_runs().await,
+            Order::RunsChanged => {
+                let changed = self.parts.team.hub.take_changed_runs();
+                self.look_at_runs(changed).await;
+            }
             Order::Look(done) => {
-                self.look_at_runs().await;
+                self.look_at_runs(ChangedRuns::Any).await;
                 // The asker may be gone.
                 let _ = done.send(());
             }
@@ -424,27 +431,42 @@ impl Work {
     }
 
     /// Takes what living members say of themselves.
-    async fn look_at_runs(&mut self) {
+    async fn look_at_runs(&mut self, changed: ChangedRuns) {
         let paths = self.parts.team.paths.clone();
         let dir = paths.run_dir();
-        let records = match self.parts.team.disk.run(&dir, move || run::load_all(&paths)).await {
+        let names: Vec<AgentName> = match changed {
+            ChangedRuns::Any => self.members.keys().cloned().collect(),
+            ChangedRuns::These(names) => {
+                names.into_iter().filter(|name| self.members.contains_key(name)).collect()
+            }
+        };
+        let seen = Arc::clone(&self.seen);
+        let look = move || {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut record = |name: AgentName| run::look(&paths, &name, &mut seen).map_err(|e| e.to_string());
+            Ok(names.into_iter().map(|name| (name.clone(), record(name))).collect::<Vec<_>>())
+        };
+        let records = match self.parts.team.disk.run(&dir, look).await {
             Ok(records) => records,
             Err(error) => {
+                self.parts.team.hub.runs_unread();
                 tracing::warn!(%error, "run records could not be read");
                 return;
             }
         };
         for (name, record) in records {
             let record = match record {
-                Ok(record) => record,
+                Ok(Some(record)) => record,
+                Ok(None) => continue,
                 Err(error) => {
+                    self.parts.team.hub.runs_unread();
                     tracing::warn!(%name, %error, "a run record could not be read");
                     continue;
                 }
             };
-            let owner =
-                self.members.iter().find(|(_, c)| c.spec.run_id == record.run_id).map(|(n, _)| n.clone());
-            let Some(name) = owner else { continue };
+            if !self.is_current(&name, &record.run_id) {
+                continue;
+            }
             if let Some(charge) = self.members.get_mut(&name) {
                 charge.offers.turns = record.turns;
             }

@@ -252,11 +252,13 @@ impl Teammate {
             let fields = json!({ "reason": notice });
             host.team.log(EventKind::Notice, &spec.name, spec.incarnation, fields).await;
         }
-        // What an earlier process of this agent left, before its mail is read.
-        let background = &runtime.background;
-        for notice in background.reconcile(&built.agent.core().context).await.map_err(|e| e.to_string())? {
-            let fields = json!({ "reason": notice });
-            host.team.log(EventKind::Notice, &spec.name, spec.incarnation, fields).await;
+        if built.restored {
+            // What an earlier process of this agent left, before its mail is read.
+            let left = runtime.background.reconcile(&built.agent.core().context).await;
+            for notice in left.map_err(|e| e.to_string())? {
+                let fields = json!({ "reason": notice });
+                host.team.log(EventKind::Notice, &spec.name, spec.incarnation, fields).await;
+            }
         }
         let first = if built.restored && !built.agent.is_fresh() {
             built.unanswered.then_some(TurnInput::Continue)

@@ -6,9 +6,9 @@ use crate::store::watch::{self, WatchGuard, Watcher};
 use crate::store::{error::StoreError, paths::TeamPaths};
 use crate::wire::ids::AgentName;
 use crate::wire::limits::{POLL_NET, POLL_NET_NETWORK};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch as channel;
 
@@ -19,6 +19,8 @@ pub enum Topic {
     Inbox(AgentName),
     /// Any run record.
     Runs,
+    /// The run record of an agent.
+    Run(AgentName),
     /// Any ask or decision.
     Asks,
     /// The roster, or what this process wrote to the event log.
@@ -29,9 +31,24 @@ pub enum Topic {
     Ledger,
 }
 
-#[derive(Default)]
+/// Which run records are new to the one that asks.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ChangedRuns {
+    /// Any may be.
+    Any,
+    /// These.
+    These(HashSet<AgentName>),
+}
+
 struct Signals {
     by_topic: Mutex<HashMap<Topic, channel::Sender<()>>>,
+    runs: Mutex<ChangedRuns>,
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Self { by_topic: Mutex::default(), runs: Mutex::new(ChangedRuns::Any) }
+    }
 }
 
 impl Signals {
@@ -53,6 +70,28 @@ impl Signals {
         }
     }
 
+    fn runs(&self) -> MutexGuard<'_, ChangedRuns> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run_changed(&self, file: &OsStr) {
+        let name = file.to_str().and_then(|f| f.strip_suffix(".json"));
+        match name.map(AgentName::new) {
+            Some(Ok(agent)) => {
+                if let ChangedRuns::These(names) = &mut *self.runs() {
+                    names.insert(agent.clone());
+                }
+                self.poke(Topic::Run(agent));
+            }
+            _ if file.is_empty() => {
+                *self.runs() = ChangedRuns::Any;
+                self.poke_all(|t| matches!(t, Topic::Run(_)));
+            }
+            _ => return,
+        }
+        self.poke(Topic::Runs);
+    }
+
     fn inbox_changed(&self, file: &OsStr) {
         let name = file.to_str().and_then(|f| f.strip_suffix(".json"));
         match name.map(AgentName::new) {
@@ -68,7 +107,8 @@ impl Signals {
 #[derive(Clone)]
 pub struct WakeHub {
     signals: Arc<Signals>,
-    net: Duration,
+    /// How often those who wait look for themselves; `None` where the watcher's own net does it for all.
+    net: Option<Duration>,
     /// `None`: only what this process itself pokes is told.
     watches: Option<Watches>,
 }
@@ -83,7 +123,7 @@ impl WakeHub {
             Ok(hub) => hub,
             Err(error) => {
                 tracing::warn!(%error, "files are not watched; they are looked at twice a second instead");
-                Self { net: POLL_NET_NETWORK, ..Self::unwatched(team) }
+                Self { net: Some(POLL_NET_NETWORK), ..Self::unwatched(team) }
             }
         }
     }
@@ -91,7 +131,8 @@ impl WakeHub {
     fn watched(team: &TeamPaths) -> Result<Self, StoreError> {
         let signals = Arc::new(Signals::default());
         let watches = Self::watch(&signals, team)?;
-        Ok(Self { signals, net: net(team), watches: Some(Arc::new(Mutex::new(Some(watches)))) })
+        let net = watch::is_network_fs(&team.dir()).then_some(POLL_NET_NETWORK);
+        Ok(Self { signals, net, watches: Some(Arc::new(Mutex::new(Some(watches)))) })
     }
 
     /// Watches the team where it is now, and tells everybody to look.
@@ -119,7 +160,7 @@ impl WakeHub {
         let (ledger, rate) = (team.ledger(), team.rate());
         let guards = vec![
             watcher.watch(&team.inboxes(), move |file| inboxes.inbox_changed(file))?,
-            watcher.watch(&team.run_dir(), move |_| runs.poke(Topic::Runs))?,
+            watcher.watch(&team.run_dir(), move |file| runs.run_changed(file))?,
             watcher.watch(&team.asks_dir(), move |_| asks.poke(Topic::Asks))?,
             watcher.watch(&team.dir(), move |file| {
                 // The ledger changes with every response; that is nothing new about the team.
@@ -141,7 +182,8 @@ impl WakeHub {
 
     /// For a command that says its word and ends: watches nothing, costs nothing, cannot fail.
     pub fn unwatched(team: &TeamPaths) -> Self {
-        Self { signals: Arc::default(), net: net(team), watches: None }
+        let net = if watch::is_network_fs(&team.dir()) { POLL_NET_NETWORK } else { POLL_NET };
+        Self { signals: Arc::default(), net: Some(net), watches: None }
     }
 
     /// Wakes those who wait for `topic` in this process.
@@ -149,39 +191,46 @@ impl WakeHub {
         self.signals.poke(topic);
     }
 
-    /// A signal for `topic`; changes from now on are seen.
-    pub fn signal(&self, topic: Topic) -> Signal {
-        Signal {
-            changes: self.signals.sender(topic).subscribe(),
-            net: self.net,
-            watches: self.watches.clone(),
+    /// Wakes those who wait for the run record of `agent`, which this process has written.
+    pub fn run_changed(&self, agent: &AgentName) {
+        self.signals.run_changed(OsStr::new(&format!("{agent}.json")));
+    }
+
+    /// Which run records have changed since this was asked last. For one asker: the supervisor.
+    pub fn take_changed_runs(&self) -> ChangedRuns {
+        match self.net {
+            None => std::mem::replace(&mut *self.signals.runs(), ChangedRuns::These(HashSet::new())),
+            Some(_) => ChangedRuns::Any,
         }
     }
-}
 
-fn net(team: &TeamPaths) -> Duration {
-    if watch::is_network_fs(&team.dir()) { POLL_NET_NETWORK } else { POLL_NET }
+    /// They could not be read: the next look is at all of them.
+    pub fn runs_unread(&self) {
+        *self.signals.runs() = ChangedRuns::Any;
+    }
+
+    /// A signal for `topic`; changes from now on are seen.
+    pub fn signal(&self, topic: Topic) -> Signal {
+        Signal { changes: self.signals.sender(topic).subscribe(), net: self.net }
+    }
 }
 
 /// Waits for changes of one topic.
 #[derive(Clone)]
 pub struct Signal {
     changes: channel::Receiver<()>,
-    net: Duration,
-    watches: Option<Watches>,
+    net: Option<Duration>,
 }
 
 impl Signal {
-    /// Resolves at the next change, or when the net is due. Changes between two calls are not missed.
+    /// Resolves at the next change, or when it is time to look anyway. Changes between two calls are not
+    /// missed.
     pub async fn changed(&mut self) {
-        // A closed channel cannot be, since the hub outlives its signals' users.
-        let told = tokio::time::timeout(self.net, self.changes.changed()).await;
-        if let (Err(_), Some(watches)) = (told, &self.watches) {
-            // The net was due: directories that were replaced without a word are watched anew.
-            let watches = watches.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((watcher, _)) = &*watches {
-                watcher.rearm();
-            }
+        // A closed channel cannot be, since the hub outlives its signals' users; and a timeout is a hint too.
+        let changed = self.changes.changed();
+        match self.net {
+            None => drop(changed.await),
+            Some(net) => drop(tokio::time::timeout(net, changed).await),
         }
     }
 }

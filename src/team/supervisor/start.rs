@@ -9,7 +9,7 @@ use crate::team::context::Team;
 use crate::team::executor::{HandleRecord, Launch, TeammateHandle};
 use crate::team::lifecycle::{Event, Lifecycle};
 use crate::team::spawn::{Resolved, TeammateRequest, isolation, resolve};
-use crate::team::wake::Topic;
+use crate::team::wake::{ChangedRuns, Topic};
 use crate::wire::definition::Isolation;
 use crate::wire::event::EventKind;
 use crate::wire::ids::{AgentName, RunId};
@@ -206,7 +206,7 @@ impl Work {
                 self.list_member(name);
                 self.reply(name, member);
                 self.step(name, Event::SpawnSucceeded).await;
-                self.look_at_runs().await;
+                self.look_at_runs(ChangedRuns::Any).await;
             }
             Err(why) => self.not_started(name, why).await,
         }
@@ -255,7 +255,7 @@ impl Work {
 
 /// Resolves when the run record of a worker says that it is ready.
 async fn ready(team: Team, name: AgentName, run_id: RunId) {
-    let mut runs = team.hub.signal(Topic::Runs);
+    let mut runs = team.hub.signal(Topic::Run(name.clone()));
     loop {
         let (paths, who) = (team.paths.clone(), name.clone());
         let file = paths.run(&name);
