@@ -564,8 +564,11 @@ mod tests {
         let dirs = Dirs::default();
         let (sender, heard) = mpsc::channel();
         let callback: Callback = Arc::new(move |name| drop(sender.send(name.to_owned())));
-        let watched =
-            Dir { armed: None, callbacks: HashMap::from([(0, Interest { appends_to: None, on: callback })]) };
+        let watched = Dir {
+            armed: None,
+            seen: None,
+            callbacks: HashMap::from([(0, Interest { appends_to: None, on: callback })]),
+        };
         dirs.lock().insert(PathBuf::from("/d"), watched);
         let (errands, _inbox) = mpsc::channel();
         let overflow = Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
