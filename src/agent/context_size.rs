@@ -51,9 +51,14 @@ pub fn of_request(prefix: &PromptPrefix, messages: &[ChatMessage]) -> u64 {
     of_bytes(prefix.system.len() + prefix.tools.len()) + of_messages(messages)
 }
 
+/// More than any context holds: what a server counts beyond it is no count, and sums stay far from the end of
+/// the numbers.
+const MOST: u64 = 1 << 48;
+
 /// What a response says of the request that would follow it; `None` when its provider does not count.
 pub fn after_response(usage: &Usage) -> Option<u64> {
-    (usage.context() > 0).then(|| usage.context() + usage.output_tokens)
+    let tokens = usage.context().saturating_add(usage.output_tokens);
+    (usage.context() > 0).then_some(tokens.min(MOST))
 }
 
 #[cfg(test)]
@@ -77,6 +82,8 @@ mod tests {
     #[test]
     fn a_provider_that_counts_nothing_says_nothing() {
         assert_eq!(after_response(&Usage::default()), None);
+        let absurd = Usage { input_tokens: u64::MAX, output_tokens: u64::MAX, ..Usage::default() };
+        assert_eq!(after_response(&absurd), Some(MOST));
         let usage =
             Usage { input_tokens: 1, cache_read_input_tokens: 10, output_tokens: 5, ..Usage::default() };
         assert_eq!(after_response(&usage), Some(16));

@@ -9,6 +9,7 @@ use super::modes;
 use super::turn::Agent;
 use crate::os::capture::capture;
 use crate::os::command::{CommandSpec, Exit};
+use crate::os::git;
 use crate::store::clock;
 use crate::wire::block::Block;
 use std::collections::HashMap;
@@ -107,7 +108,15 @@ async fn look_around(core: &AgentCore, in_git: bool) -> Arc<Surroundings> {
 
 /// `git status --short`, cut; `None` when there is nothing to say or it cannot be had in time.
 async fn git_status(core: &AgentCore) -> Option<String> {
-    let argv = ["git", "--no-optional-locks", "status", "--short"];
+    let top = core.context.cwd.clone();
+    if tokio::task::spawn_blocking(move || git::may_filter(&top)).await.unwrap_or(true) {
+        return Some(
+            "  not looked at: the repository's own configuration has programs run over its files".to_owned(),
+        );
+    }
+    // Nobody has been asked yet whether the programs that a repository names may run.
+    let no_programs = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"];
+    let argv = [&["git"], &no_programs[..], &["--no-optional-locks", "status", "--short"]].concat();
     let spec = CommandSpec::new(argv, core.context.cwd.clone(), (*core.runtime.environment).clone());
     let status = capture(spec, GIT_DEADLINE, GIT_MOST).await.ok()?;
     let text = String::from_utf8_lossy(&status.stdout).trim_end().to_owned();

@@ -299,12 +299,13 @@ impl Slots {
     }
 }
 
-/// The spawns of one agent that limits have refused, since somebody looked last.
+/// The spawns of one agent that were refused, since somebody looked last.
 #[derive(Debug, Default)]
 pub struct Refusals(Mutex<(usize, Option<LimitReached>)>);
 
 impl Refusals {
-    fn note(&self, limit: &LimitReached) {
+    /// One more.
+    pub(super) fn note(&self, limit: &LimitReached) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *noted = (noted.0 + 1, Some(limit.clone()));
     }

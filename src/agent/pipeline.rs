@@ -157,6 +157,7 @@ async fn checked(
         )));
     }
     if let Some(why) = guard::refusal(&core.context, &call.name) {
+        core.refusals.note(&guard::limit(why));
         return Err(ToolOutput::error(why));
     }
     if let Some(why) = tool_rules::refusal(&call.name, core.context.tier, core.permissions.mode()) {

@@ -3,8 +3,9 @@
 use super::commands::Command;
 use super::forks::ForkFlag;
 use super::numbers;
+use crate::model::registry::ModelRef;
 use clap::{Args, Parser, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One coding agent or a whole team of them, kept alive, reachable, affordable and honest.
 #[derive(Debug, Parser)]
@@ -101,7 +102,7 @@ pub struct Shared {
     /// Leaves teammates in panes running at the end.
     #[arg(long, global = true)]
     pub keep_team: bool,
-    /// Where teammates run: auto, in-process, process, tmux.
+    /// Where teammates run: auto, in-process, process, tmux, iterm2.
     #[arg(long, global = true, value_name = "MODE")]
     pub teammate_mode: Option<String>,
     /// Whether agents may fork: explicit (a call that says so), implicit (in the REPL also a call that names
@@ -111,6 +112,9 @@ pub struct Shared {
     /// A further directory that counts as the project.
     #[arg(long, global = true, value_name = "DIR")]
     pub add_dir: Vec<PathBuf>,
+    /// Works in a git worktree of its own, which goes at the end when nothing in it is new.
+    #[arg(long, global = true)]
+    pub worktree: bool,
     /// A settings file, or settings as JSON text.
     #[arg(long, global = true, value_name = "FILE|JSON")]
     pub settings: Option<String>,
@@ -150,6 +154,26 @@ pub struct Shared {
     pub verbose: bool,
 }
 
+impl Shared {
+    /// The same with every path that is relative meant from `directory`, to be read in any other.
+    pub fn anchored(mut self, directory: &Path) -> Self {
+        let at = |path: &mut PathBuf| *path = directory.join(&path);
+        self.add_dir.iter_mut().for_each(at);
+        self.record.iter_mut().for_each(at);
+        // A file, unless it is JSON text.
+        let texts = self.settings.iter_mut().chain(&mut self.mcp_config);
+        for text in texts.filter(|text| !text.trim_start().starts_with('{')) {
+            *text = directory.join(&text).to_string_lossy().into_owned();
+        }
+        if let Some(model) = &mut self.model
+            && let Ok(found) = model.parse::<ModelRef>()
+        {
+            *model = found.anchored(directory).to_string();
+        }
+        self
+    }
+}
+
 /// Characters of a session's name that a person chooses.
 const SESSION_ID: usize = 100;
 
@@ -168,6 +192,36 @@ fn session_id(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_of_flags_mean_the_same_in_another_directory() {
+        let line = [
+            "festoon",
+            "--settings",
+            "my.json",
+            "--add-dir",
+            "../b",
+            "--add-dir",
+            "/c",
+            "--record",
+            "r.toml",
+            "--mcp-config",
+            " {}",
+            "--mcp-config",
+            "m.json",
+            "--model",
+            "scripted:s.toml",
+        ];
+        let shared = Cli::try_parse_from(line).expect("parses").shared.anchored(Path::new("/a"));
+        assert_eq!(shared.settings.as_deref(), Some("/a/my.json"));
+        assert_eq!(shared.add_dir, [PathBuf::from("/a/../b"), PathBuf::from("/c")]);
+        assert_eq!(shared.record, Some(PathBuf::from("/a/r.toml")));
+        assert_eq!(shared.mcp_config, [" {}", "/a/m.json"]);
+        assert_eq!(shared.model.as_deref(), Some("scripted:/a/s.toml"));
+        let line = ["festoon", "--settings", "{}", "--model", "strong"];
+        let shared = Cli::try_parse_from(line).expect("parses").shared.anchored(Path::new("/a"));
+        assert_eq!((shared.settings.as_deref(), shared.model.as_deref()), (Some("{}"), Some("strong")));
+    }
 
     #[test]
     fn a_session_id_is_a_plain_file_name() {

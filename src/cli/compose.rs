@@ -305,7 +305,7 @@ fn make_runtime(
 }
 
 /// Where isolated agents get their worktrees.
-fn nursery(setup: &Setup) -> Nursery {
+pub(super) fn nursery(setup: &Setup) -> Nursery {
     Nursery {
         root: setup.paths.worktrees().to_owned(),
         environment: Arc::new(setup.environment.for_tools(&BTreeMap::new(), "git")),

@@ -44,6 +44,7 @@ pub mod top;
 pub mod trust;
 pub mod view;
 pub mod words;
+mod worktree;
 pub mod wrap;
 
 use args::{Cli, OutputFormat};
@@ -76,7 +77,7 @@ pub fn run() -> ExitCode {
 
 /// Wrong arguments, help and version.
 fn refuse(error: &clap::Error) -> ExitCode {
-    let wants_json = std::env::args_os().any(|a| a == "--json");
+    let wants_json = wants_json(std::env::args_os());
     let refused = if !error.use_stderr() {
         match Out::default().write(&error.render().ansi().to_string()) {
             Ok(()) => return ExitCode::SUCCESS,
@@ -86,7 +87,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
         CliError::usage(format!("the argument {odd:?} is not UTF-8 text"), "festoon --help")
     } else if wants_json {
         let text = error.to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        // What is wrong, with the arguments it names below; the usage comes behind an empty line.
+        let wrong: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        let message = wrong.join(" ").trim_start_matches("error: ").to_owned();
         CliError::usage(message, "festoon --help")
     } else {
         // Nowhere to print to means nothing to print.
@@ -95,6 +98,16 @@ fn refuse(error: &clap::Error) -> ExitCode {
     };
     refused.show(wants_json);
     ExitCode::from(refused.exit.code())
+}
+
+/// Whether the arguments, which cannot be parsed, ask for errors as JSON.
+fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_json = |format: &str| matches!(format, "json" | "stream-json");
+    words.iter().zip(words.iter().skip(1)).any(|(flag, value)| flag == "--output-format" && is_json(value))
+        || words
+            .iter()
+            .any(|word| word == "--json" || word.strip_prefix("--output-format=").is_some_and(is_json))
 }
 
 /// The argument that is no text, when that is what is wrong.
@@ -125,7 +138,9 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
         let setup = setup::Setup::for_agents(cli.shared)?;
         let resume = sessions::chosen(&setup, cli.go_on, cli.resume.as_deref())?;
         let formats = (cli.input_format, cli.output_format);
-        return headless::run(&setup, &prompt, formats, resume.as_ref()).await;
+        let (setup, own) = worktree::enter(setup).await?;
+        let ended = headless::run(&setup, &prompt, formats, resume.as_ref()).await;
+        return worktree::left(own, ended).await;
     }
     suggest(&cli.prompt)?;
     let prompt = (!cli.prompt.is_empty()).then(|| cli.prompt.join(" "));
@@ -137,7 +152,9 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
     }
     let setup = setup::Setup::for_agents(cli.shared)?;
     let resume = sessions::chosen(&setup, cli.go_on, cli.resume.as_deref())?;
-    repl::run(&setup, prompt, resume).await
+    let (setup, own) = worktree::enter(setup).await?;
+    let ended = repl::run(&setup, prompt, resume).await;
+    worktree::left(own, ended).await
 }
 
 /// Refuses a word that is nearly a subcommand, alone (contract §4) or before others. Words that people begin

@@ -43,6 +43,12 @@ pub fn chosen(setup: &Setup, go_on: bool, resume: Option<&str>) -> Result<Option
             "leave it out to go on with an old one",
         ));
     }
+    if setup.shared.worktree {
+        return Err(CliError::usage(
+            "--worktree begins a new session",
+            "to go on with one that had a worktree, go there and use --resume",
+        ));
+    }
     let sessions = transcript::sessions(&setup.paths.project(&setup.cwd))?;
     let here = format!("no session of {} was found", setup.cwd.display());
     if sessions.is_empty() {
@@ -51,7 +57,9 @@ pub fn chosen(setup: &Setup, go_on: bool, resume: Option<&str>) -> Result<Option
     let wanted = match resume {
         None => {
             let project = setup.paths.project(&setup.cwd);
-            let latest = sessions.into_iter().map(|(id, _)| id).find(|id| !is_demo(&project.transcript(id)));
+            // One in which nobody has said anything is not what is meant either.
+            let is_meant = |file: &Path| !is_demo(file) && first_prompt(file).is_some();
+            let latest = sessions.into_iter().map(|(id, _)| id).find(|id| is_meant(&project.transcript(id)));
             return latest
                 .map(Some)
                 .ok_or_else(|| CliError::usage(here, "start one with festoon, in this directory"));

@@ -31,6 +31,21 @@ fn git_dir(dir: &Path) -> Option<PathBuf> {
     })
 }
 
+/// Whether what the repository of `dir` has configured for itself may run programs when git looks for changes:
+/// filters of contents, or a configuration that goes on elsewhere. What cannot be read may.
+pub fn may_filter(dir: &Path) -> bool {
+    let Some(git_dir) = git_dir(dir) else { return false };
+    // A linked worktree shares the configuration of its repository.
+    let common = small_file(&git_dir.join("commondir")).map(|text| git_dir.join(text.trim_end()));
+    let files = [common.unwrap_or_else(|| git_dir.clone()).join("config"), git_dir.join("config.worktree")];
+    files.iter().filter(|file| file.symlink_metadata().is_ok()).any(|file| {
+        let Some(text) = small_file(file) else { return true };
+        let sections = text.lines().map(|line| line.trim_start().to_ascii_lowercase());
+        text.len() as u64 >= MAX
+            || sections.into_iter().any(|line| line.starts_with("[filter") || line.starts_with("[include"))
+    })
+}
+
 fn small_file(path: &Path) -> Option<String> {
     // Looked at first: opening a FIFO would wait for its writer.
     if !fs::metadata(path).ok()?.is_file() {
@@ -55,6 +70,24 @@ mod tests {
             .output()
             .expect("git runs");
         assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    #[test]
+    fn a_repository_that_runs_programs_over_its_contents_is_known() {
+        let temp = tempfile::tempdir().expect("temp");
+        let tree = temp.path().join("tree");
+        fs::create_dir_all(&tree).expect("dirs");
+        assert!(!may_filter(&tree), "no repository");
+        git(&tree, &["init", "-q"]);
+        git(&tree, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        git(&tree, &["worktree", "add", "-q", "../linked"]);
+        let linked = temp.path().join("linked");
+        assert!(!may_filter(&tree) && !may_filter(&linked));
+        git(&tree, &["config", "filter.f.clean", "touch ran"]);
+        assert!(may_filter(&tree) && may_filter(&linked));
+        git(&tree, &["config", "--remove-section", "filter.f"]);
+        git(&tree, &["config", "include.path", "/else"]);
+        assert!(may_filter(&tree));
     }
 
     #[test]

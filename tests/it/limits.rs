@@ -1,7 +1,7 @@
 //! Limits and budgets of the whole tree: who is refused, who waits, how a run ends at a budget, and that
 //! every process of a team goes by one ledger.
 
-use crate::support::model_server::{ModelServer, Part, Reply, call, call_as, gate, prompt, say};
+use crate::support::model_server::{ModelServer, Part, Reply, call, call_as, fork, gate, prompt, say};
 use crate::support::panes::{Tmux, worker};
 use crate::support::run::Done;
 use crate::support::state::json_file;
@@ -175,6 +175,17 @@ fn a_tree_that_grows_without_end_stops_at_its_limits() {
         world.all_gone();
         assert_eq!(world.check_transcripts(), 21 + (n + 1) * (1 + 30));
     }
+
+    // Nor do forks, which start no agents at all.
+    let child = call("Agent", json!({ "description": "a job", "prompt": "ID:none" }));
+    server.always(fork("ID:mad-fork"), vec![child.clone(), child]);
+    let forks = json!({ "description": "a job", "prompt": "ID:mad-fork", "subagent_type": "fork" });
+    server.always(prompt("ID:forks").input("<task-notification>"), say("So be it."));
+    server.on(prompt("ID:forks"), [call("Agent", forks).into(), say("On.").into()]);
+    world.festoon(["-p", "ID:forks"]).run();
+    assert_eq!(server.of_fork("ID:mad-fork").len(), 3);
+    let told = server.last_of("ID:forks").input();
+    assert!(told.contains("<status>failed</status>") && told.contains("A fork starts no agents"), "{told}");
 
     // A budget ends them earlier.
     server.always(prompt("ID:poor"), three("ID:poor"));

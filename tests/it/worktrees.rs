@@ -333,3 +333,42 @@ fn the_worktrees_of_agents_that_a_kill_interrupted_are_kept_and_named() {
     assert!(!done.stderr.contains("worktree"), "{}", done.stderr);
     assert_eq!(trees(&world), 2);
 }
+
+#[test]
+fn a_session_has_a_worktree_of_its_own_when_it_is_asked_for() {
+    let server = ModelServer::start();
+    let world = repository(&server);
+    let run = |prompt: &str, more: &[&str]| {
+        let args = ["-p", prompt, "--worktree", "--permission-mode", "bypassPermissions"];
+        world.festoon(args.iter().chain(more)).run()
+    };
+    world.file("own.json", r#"{"env":{"FROM":"there"}}"#);
+    server.on(prompt("ID:clean"), [bash("p", "pwd; echo $FROM").into(), say("Looked.").into()]);
+    let clean = run("ID:clean", &["--settings", "own.json"]);
+    clean.code(0);
+    let (said, _) = server.last_of("ID:clean").result("p");
+    let (place, from) = said.trim().split_once('\n').expect("two lines");
+    assert!(place.starts_with(world.home.join("worktrees").to_str().expect("UTF-8")), "{place}");
+    assert_eq!((from, Path::new(place).exists(), trees(&world)), ("there", false, 0));
+    assert!(clean.stderr.contains(&format!("the session works in {place} (branch festoon/session-")));
+
+    server.on(prompt("ID:busy"), [bash("p", COMMIT).into(), say("Committed.").into()]);
+    let busy = run("ID:busy", &[]);
+    busy.code(0);
+    assert!(busy.stderr.contains("is kept: 1 commit; once that is merged"), "{}", busy.stderr);
+    assert_eq!((trees(&world), world.read("a.txt")), (1, "one\n".to_owned()));
+
+    for (more, code, why) in [
+        (["--continue"].as_slice(), 2, "--worktree begins a new session"),
+        (&["--resume", "x"], 2, "--worktree begins a new session"),
+    ] {
+        let done = run("ID:none", more);
+        done.code(code);
+        assert!(done.stderr.contains(why), "{}", done.stderr);
+    }
+    world.file("a.txt", "changed\n");
+    let dirty = run("ID:none", &[]);
+    dirty.code(1);
+    assert!(dirty.stderr.contains("a.txt") && dirty.stderr.contains("worktree.carry"), "{}", dirty.stderr);
+    assert_eq!(trees(&world), 1);
+}

@@ -1,6 +1,7 @@
 //! What a fork may not do. Its tools stay declared as they are, so a call is refused when it is made.
 
 use super::{AGENT_TOOL, FORK_SOURCE};
+use crate::agent::budget::{LimitKind, LimitReached};
 use crate::agent::context::AgentContext;
 
 /// Whether an agent is a fork; true also after its directive was compacted away.
@@ -14,6 +15,15 @@ pub fn refusal(context: &AgentContext, tool: &str) -> Option<&'static str> {
     let starts_agents = matches!(tool, AGENT_TOOL | "TeamCreate" | "TeamDelete");
     (starts_agents && is_fork(context))
         .then_some("A fork starts no agents: do the work yourself, and report what is left over.")
+}
+
+/// That refusal as the limit it is: a fork that only goes on asking is ended like any other agent.
+pub fn limit(refusal: &str) -> LimitReached {
+    LimitReached {
+        kind: LimitKind::Depth,
+        what: refusal.to_owned(),
+        hint: "no fork starts agents, whatever the limits are".to_owned(),
+    }
 }
 
 /// The answer when a fork calls a tool that is declared, because its parent has it, and that forks lack.

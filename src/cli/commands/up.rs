@@ -8,7 +8,7 @@ use crate::cli::blueprint::{self, Team};
 use crate::cli::error::CliError;
 use crate::cli::input::Prompts;
 use crate::cli::setup::{Crew, Setup};
-use crate::cli::{headless, out, repl};
+use crate::cli::{headless, out, repl, worktree};
 use crate::store::slug;
 use crate::wire::blueprint::{Blueprint, BlueprintBudget};
 use crate::wire::error::ExitKind;
@@ -58,10 +58,13 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
     within(&mut setup.loaded.settings.limits, &budget);
     setup.crew = Some(Crew { name, description, roles, tasks, task });
     let watched = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if watched && !args.print {
-        return repl::run(&setup, Some(prompt), None).await;
-    }
-    headless::answer(&setup, Prompts::one(&prompt), args.output_format, None).await
+    let (setup, own) = worktree::enter(setup).await?;
+    let ended = if watched && !args.print {
+        repl::run(&setup, Some(prompt), None).await
+    } else {
+        headless::answer(&setup, Prompts::one(&prompt), args.output_format, None).await
+    };
+    worktree::left(own, ended).await
 }
 
 /// The model that plays a blueprint's own script.

@@ -35,12 +35,16 @@ const OF_MEMBERS: &str = "Task";
 /// The one whose name begins alike and that others have too.
 const STOP: &str = "TaskStop";
 
+/// How the names of tools begin that only the main agent has.
+const OF_THE_MAIN_AGENT: &str = "Team";
+
 /// The tools it gets, those of MCP servers left out; without any, the names that led nowhere.
 pub fn tools(definition: &AgentDefinition, tier: Tier) -> Result<Vec<String>, Vec<String>> {
     let stands = if tier == Tier::Teammate { Stands::Teammate } else { Stands::Subagent };
     let mode = definition.permission_mode.unwrap_or_default();
     let has = |name: &str| {
         tool_rules::refusal(name, stands, mode).is_none()
+            && !name.starts_with(OF_THE_MAIN_AGENT)
             && (tier != Tier::Background || may_have(name))
             && (tier == Tier::Teammate || name == STOP || !name.starts_with(OF_MEMBERS))
     };
@@ -66,6 +70,8 @@ pub fn left_out(definition: &AgentDefinition) -> Vec<(&'static str, Vec<String>)
                 continue;
             }
             "in the background"
+        } else if name.starts_with(OF_THE_MAIN_AGENT) {
+            "for the main agent only"
         } else if tool_rules::refusal(&name, Stands::Subagent, mode).is_some() {
             "not for subagents"
         } else if name != STOP && name.starts_with(OF_MEMBERS) {
