@@ -63,6 +63,11 @@ impl Server {
         }
     }
 
+    /// Waits until nothing was asked for so long.
+    pub fn quiet(&self, time: Duration) {
+        while self.seen.recv_timeout(time).is_ok() {}
+    }
+
     /// Requests that came and were not taken yet.
     pub fn drain(&self) -> usize {
         self.seen.try_iter().count()
