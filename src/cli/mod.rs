@@ -42,13 +42,14 @@ pub mod text;
 mod todos;
 pub mod top;
 pub mod trust;
+mod unquoted;
 pub mod view;
 pub mod words;
 mod worktree;
 pub mod wrap;
 
 use args::{Cli, OutputFormat};
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use commands::Command;
 use error::CliError;
 use out::Out;
@@ -58,7 +59,12 @@ use std::process::ExitCode;
 
 /// The whole program behind the guard: parses, runs, shows the error, returns the status.
 pub fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = Cli::try_parse();
+    if let Err(error) = unquoted::refuse(&parsed) {
+        error.show(wants_json(std::env::args_os()));
+        return ExitCode::from(error.exit.code());
+    }
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
@@ -142,7 +148,7 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
         let ended = headless::run(&setup, &prompt, formats, resume.as_ref()).await;
         return worktree::left(own, ended).await;
     }
-    suggest(&cli.prompt)?;
+    unquoted::suggest(&cli.prompt)?;
     let prompt = (!cli.prompt.is_empty()).then(|| cli.prompt.join(" "));
     if prompt.is_some() && !std::io::stdin().is_terminal() {
         return Err(CliError::usage(
@@ -157,31 +163,10 @@ async fn dispatch(cli: Cli) -> Result<Option<crate::wire::error::ExitKind>, CliE
     worktree::left(own, ended).await
 }
 
-/// Refuses a word that is nearly a subcommand, alone (contract §4) or before others. Words that people begin
-/// sentences with are near to the shortest names, which count only alone.
-fn suggest(words: &[String]) -> Result<(), CliError> {
-    let (Some(word), alone) = (words.first(), words.len() == 1) else { return Ok(()) };
-    if word.split_whitespace().count() != 1 || (!alone && word.len() < 3) {
-        return Ok(());
-    }
-    let near = Cli::command()
-        .get_subcommands()
-        .filter(|c| !c.is_hide_set())
-        .map(|c| c.get_name().to_owned())
-        .filter(|name| alone || name.len() > 2)
-        .find(|name| strsim::damerau_levenshtein(name, word) <= 1 + usize::from(name.len() > 5));
-    match near {
-        None => Ok(()),
-        Some(name) => Err(CliError::usage(
-            format!("{word:?} is no command; did you mean {name:?}?"),
-            format!("festoon {name}; to say it to the agent, put more than one word in quotes, or use -p"),
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -347,19 +347,53 @@ fn words_of_a_prompt_need_no_quotes() {
 #[test]
 fn a_word_near_a_command_is_no_prompt() {
     let world = World::new();
-    for words in [&["teamm"][..], &["inbxo"], &["pss"], &["tasks", "list"], &["doktor", "please"]] {
+    for words in [&["teamm"][..], &["inbxo"], &["pss"], &["main"], &["inbxo", "list"]] {
         let done = world.festoon(words).run();
         done.code(2);
         assert!(done.stderr.contains("did you mean"), "{}", done.stderr);
     }
     // Other words are a prompt, and that needs a terminal.
-    for words in [&["nonsense", "command"][..], &["as", "a", "test"], &["look at this"]] {
+    for words in [
+        "nonsense command",
+        "as a test",
+        "can you look",
+        "stop the server",
+        "end this",
+        "main is broken",
+        "sent it",
+        "tap it",
+    ] {
+        let words = words.split(' ').collect::<Vec<_>>();
         let done = world.festoon(words).args(["--json"]).run();
         done.code(2);
         let error = done.error();
         assert_eq!(error["message"], "a prompt begins a session at a terminal, and standard input is none");
         assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("festoon -p")), "{error}");
     }
+}
+
+#[test]
+fn a_prompt_is_not_dropped_for_a_command_among_its_words() {
+    let server = ModelServer::start();
+    let world = server.world();
+    for line in [
+        "-p please send anna hello",
+        "-p now ps",
+        "-p fix up tests",
+        "-p please help me",
+        "-p list top files",
+        "please --verbose send anna hello",
+    ] {
+        let done = world.festoon(line.split(' ')).run();
+        done.code(2);
+        assert!(done.stderr.contains("put the prompt in quotes"), "{line}: {}", done.stderr);
+        assert_eq!(done.stdout, "", "{line}");
+    }
+    let error = world.festoon(["-p", "now", "ps", "--json"]).run().code(2).error();
+    assert_eq!(error["message"], "\"ps\" is a command, and a prompt stands before it");
+    server.on(prompt("ID:fix up tests"), [say("Fixed.").into()]);
+    assert_eq!(world.festoon(["-p", "--", "ID:fix", "up", "tests"]).run().code(0).stdout, "Fixed.\n");
+    server.all_played();
 }
 
 #[test]
