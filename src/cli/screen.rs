@@ -9,7 +9,7 @@
 use super::compose::Session;
 use super::feed;
 use super::out;
-use super::status::{self, AgentStatus};
+use super::status::{self, AgentStatus, SeenAgents};
 use super::text;
 use super::view::{Beside, LineSink, View};
 use crate::agent::background::Background;
@@ -154,9 +154,10 @@ async fn watch(team: Team, tasks: Background, draw: mpsc::Sender<Draw>, end: Can
     let mut progress = tasks.progress();
     let mut runs = team.hub.signal(Topic::Runs);
     let mut roster = team.hub.signal(Topic::Team);
+    let seen = SeenAgents::default();
     loop {
         let mut busy = false;
-        match status::look(&team).await {
+        match status::look(&team, &seen).await {
             Ok(agents) => {
                 let mut here: Vec<_> = agents.into_iter().filter(|a| !a.state.is_over()).collect();
                 here.extend(status::background(&tasks));

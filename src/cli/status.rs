@@ -9,15 +9,17 @@ use super::text::{clean, fit, pad};
 use super::view::style_of;
 use crate::agent::background::{Background, TaskView};
 use crate::store::error::StoreError;
+use crate::store::run::SeenRuns;
 use crate::store::{clock, run};
 use crate::team::context::Team;
 use crate::wire::background::TaskState;
-use crate::wire::ids::TEAM_LEAD;
+use crate::wire::ids::{AgentName, TEAM_LEAD};
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::Member;
 use crate::wire::time::Timestamp;
 use crate::wire::usage::Money;
 use anstyle::{AnsiColor, Style};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// An agent as it is listed.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,21 +115,26 @@ impl AgentStatus {
     }
 }
 
-/// The leader and every member of a team, those who ended last.
-pub async fn look(team: &Team) -> Result<Vec<AgentStatus>, StoreError> {
+/// The run records that the looks of one who looks have read.
+pub type SeenAgents = Arc<Mutex<SeenRuns>>;
+
+/// The leader and every member of a team, those who ended last. Of the records those that changed are read.
+pub async fn look(team: &Team, seen: &SeenAgents) -> Result<Vec<AgentStatus>, StoreError> {
     let roster = team.roster().await?;
-    let paths = team.paths.clone();
+    let (paths, seen) = (team.paths.clone(), Arc::clone(seen));
     let dir = paths.run_dir();
-    let records = team.disk.run(&dir, move || run::load_all(&paths)).await?;
-    let record = |name: &str| {
-        let found = records.iter().find(|(n, _)| n.as_str() == name);
-        found.and_then(|(_, loaded)| loaded.as_ref().ok()).map(|open| &open.known)
+    let all = move || {
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that cannot be read says nothing; the supervisor tells of it.
+        let mut record = |name: &AgentName| run::look(&paths, name, &mut seen).ok().flatten();
+        let (living, ended): (Vec<_>, Vec<_>) = roster.members.iter().partition(|m| m.ended.is_none());
+        let lead = record(&AgentName::team_lead());
+        let mut all = vec![AgentStatus::of(TEAM_LEAD, None, lead.as_deref())];
+        let members = living.into_iter().chain(ended);
+        all.extend(members.map(|m| AgentStatus::of_member(m, record(&m.agent_name).as_deref())));
+        Ok(all)
     };
-    let (living, ended): (Vec<_>, Vec<_>) = roster.members.iter().partition(|m| m.ended.is_none());
-    let members = living.into_iter().chain(ended);
-    Ok(std::iter::once(AgentStatus::of(TEAM_LEAD, None, record(TEAM_LEAD)))
-        .chain(members.map(|m| AgentStatus::of_member(m, record(m.agent_name.as_str()))))
-        .collect())
+    team.disk.run(&dir, all).await
 }
 
 /// Subagents at work that this process does not know of as its background tasks: in the foreground, or below

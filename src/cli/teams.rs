@@ -3,6 +3,7 @@
 //! A damaged file never hides the rest: what it could have said is missing, and the file is named.
 
 pub mod children;
+pub mod kept;
 pub mod row;
 
 use super::environment::Environment;
@@ -64,6 +65,28 @@ pub struct TeamView {
 impl TeamView {
     /// Looks.
     pub fn look(paths: TeamPaths) -> Self {
+        Self::look_for(paths, run::load_all, &|_| true)
+    }
+
+    /// Looks at the leader and at one other, as if nobody else were there.
+    pub fn look_at(paths: TeamPaths, agent: &AgentName) -> Self {
+        let lead = AgentName::team_lead();
+        let of = |paths: &TeamPaths| {
+            let mut both = Vec::from([lead.clone(), agent.clone()]);
+            both.dedup();
+            let loaded = both.into_iter().map(|name| (run::load(paths, &name), name));
+            // One without a record has said nothing.
+            Ok(loaded.filter_map(|(loaded, name)| Some((name, loaded.transpose()?))).collect())
+        };
+        Self::look_for(paths, of, &|name| name == agent)
+    }
+
+    /// Looks at the leader and those of the others that are wanted, by these records.
+    fn look_for(
+        paths: TeamPaths,
+        records: impl FnOnce(&TeamPaths) -> Result<Vec<(AgentName, run::Loaded)>, StoreError>,
+        wanted: &dyn Fn(&AgentName) -> bool,
+    ) -> Self {
         let mut troubles = Vec::new();
         let mut keep = |error: StoreError| troubles.push(error);
         let roster = Roster::load(&paths).unwrap_or_else(|error| {
@@ -71,7 +94,7 @@ impl TeamView {
             None
         });
         let said: BTreeMap<AgentName, run::Loaded> =
-            run::load_all(&paths).map(BTreeMap::from_iter).unwrap_or_else(|error| {
+            records(&paths).map(BTreeMap::from_iter).unwrap_or_else(|error| {
                 keep(error);
                 BTreeMap::new()
             });
@@ -99,8 +122,8 @@ impl TeamView {
         let mut rows = vec![judged(&lead, None)];
         match &roster {
             Some(roster) => {
-                let latest = latest(roster);
-                rows.extend(latest.into_iter().map(|member| judged(&member.agent_name, Some(member))));
+                let latest = latest(roster).into_iter().filter(|member| wanted(&member.agent_name));
+                rows.extend(latest.map(|member| judged(&member.agent_name, Some(member))));
             }
             // The agents that have said something are there all the same.
             None => rows.extend(said.keys().filter(|name| !name.is_lead()).map(|name| judged(name, None))),

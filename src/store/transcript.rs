@@ -10,6 +10,7 @@ use super::error::StoreError;
 use super::jsonl::{self, Lines};
 use super::own::{self, Open};
 use super::paths::{Paths, ProjectPaths};
+use super::seen::Seen;
 use super::slug;
 use crate::wire::ids::SessionId;
 use crate::wire::open::Open as OpenObject;
@@ -18,6 +19,7 @@ use crate::wire::transcript::{AgentMeta, Line};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// A transcript that is open for writing.
@@ -145,14 +147,32 @@ pub fn read_meta(path: &Path) -> Result<Option<OpenObject<AgentMeta>>, StoreErro
     atomic::read_json(path)
 }
 
+/// What agents are, by their file, for whoever looks at all of them again and again.
+pub type SeenMetas = Seen<Option<Arc<AgentMeta>>>;
+
+/// What an agent is as [`read_meta`] gives it, read only when its file looks different.
+pub fn look_meta(path: &Path, seen: &mut SeenMetas) -> Result<Option<Arc<AgentMeta>>, StoreError> {
+    seen.read(path, || Ok(read_meta(path)?.map(|meta| Arc::new(meta.known))))
+}
+
 /// The agents of a session that are not the main one, oldest first; a damaged file is left out.
 pub fn sidechains(project: &ProjectPaths, session: &SessionId) -> Result<Vec<AgentMeta>, StoreError> {
+    let all = look_sidechains(project, session, &mut SeenMetas::default())?;
+    Ok(all.into_iter().map(Arc::unwrap_or_clone).collect())
+}
+
+/// The same for whoever looks again and again.
+pub fn look_sidechains(
+    project: &ProjectPaths,
+    session: &SessionId,
+    seen: &mut SeenMetas,
+) -> Result<Vec<Arc<AgentMeta>>, StoreError> {
     let mut all = Vec::new();
     for (name, path, _) in files(&project.sidechains(session))? {
         if name.ends_with(".meta.json")
-            && let Ok(Some(meta)) = read_meta(&path)
+            && let Ok(Some(meta)) = look_meta(&path, seen)
         {
-            all.push(meta.known);
+            all.push(meta);
         }
     }
     all.sort_by(|a, b| (&a.created_at, &a.agent_id).cmp(&(&b.created_at, &b.agent_id)));

@@ -2,7 +2,7 @@
 
 use super::follow::Follow;
 use super::lines::Shower;
-use super::target::{self, Target, is_over};
+use super::target::{Target, Watch, is_over};
 use crate::cli::error::CliError;
 use crate::cli::repl::asks::{Asks, Whose};
 use crate::cli::repl::console::Console;
@@ -12,7 +12,6 @@ use crate::cli::setup::Setup;
 use crate::cli::signals::Signalled;
 use crate::cli::view::{LineSink, style_of, style_of_warning};
 use crate::cli::{status, text, words};
-use crate::store::paths::Paths;
 use crate::team::context::Team;
 use crate::team::mailbox::{FileMailbox, Sender};
 use crate::team::session as teams;
@@ -21,7 +20,9 @@ use crate::wire::error::ExitKind;
 use crate::wire::ids::AgentName;
 use crate::wire::mail::Draft;
 use anstyle::Style;
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// What can be typed here.
 const HELP: [&str; 4] = [
@@ -31,9 +32,12 @@ const HELP: [&str; 4] = [
     "  /quit        leaves (also Ctrl-C, Ctrl-D); nothing ends by it",
 ];
 
+/// Between two looks at how the agent is: any record of its team may have changed, and often does.
+const AT_MOST_EVERY: Duration = Duration::from_secs(1);
+
 /// One agent and one person.
 pub struct Attached {
-    paths: Paths,
+    watch: Watch,
     team: Team,
     target: Target,
     console: Console,
@@ -69,7 +73,7 @@ impl Attached {
             console: Console::open(&setup.paths)?,
             shower: Shower::default(),
             follow: None,
-            paths: setup.paths.clone(),
+            watch: Watch::new(setup.paths.clone()),
             said: None,
             team,
             target,
@@ -87,7 +91,9 @@ impl Attached {
         self.tell_state();
         self.asks.look(&self.console.printer, "").await?;
         let mut exit = None;
+        let (mut looked, mut due) = (None::<Instant>, false);
         loop {
+            let next = looked.map_or_else(Instant::now, |looked| looked + AT_MOST_EVERY);
             let step = tokio::select! {
                 biased;
                 signal = signals.recv() => {
@@ -96,7 +102,15 @@ impl Attached {
                 }
                 input = self.console.input.recv() => self.typed(input).await,
                 () = self.asked.changed() => self.look_at_asks().await,
-                () = self.runs.changed() => self.look_at_agent(),
+                // Gathered until the second is over.
+                () = self.runs.changed(), if !due => {
+                    due = true;
+                    Ok(Step::Go)
+                }
+                () = tokio::time::sleep_until(next), if due => {
+                    (looked, due) = (Some(Instant::now()), false);
+                    self.look_at_agent().await
+                }
                 () = changed(&mut self.follow) => self.catch_up().map(|()| Step::Go),
             };
             match step {
@@ -153,8 +167,12 @@ impl Attached {
     }
 
     /// Its state may be another one.
-    fn look_at_agent(&mut self) -> Result<Step, CliError> {
-        match target::look_again(&self.paths, &self.target) {
+    async fn look_at_agent(&mut self) -> Result<Step, CliError> {
+        let (mut watch, target) = (self.watch.clone(), self.target.clone());
+        let look = move || Ok((watch.look(&target), watch));
+        let (now, watch) = self.team.disk.run(&self.team.paths.dir(), look).await?;
+        self.watch = watch;
+        match now {
             Some(now) => self.target = now,
             // Its team was removed.
             None => {

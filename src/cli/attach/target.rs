@@ -25,6 +25,8 @@ pub struct Target {
     pub inbox: AgentName,
     /// Whether it has a place in the team.
     pub is_member: bool,
+    /// The leader or the member in whose process it runs.
+    root: AgentName,
     /// Its transcript; a member that has said nothing yet has none.
     pub transcript: Option<PathBuf>,
 }
@@ -58,26 +60,58 @@ pub fn find(paths: &Paths, team: Option<&str>, typed: &str) -> Result<Target, Cl
     }
 }
 
-/// How an agent is now; `None` when it is gone from the listing.
-pub fn look_again(paths: &Paths, target: &Target) -> Option<Target> {
-    let team = TeamView::look(paths.team(&target.row.team));
-    let places = Places::find(paths, std::slice::from_ref(&team)).ok()?;
-    all(&team, &places).into_iter().find(|other| other.row.agent_id == target.row.agent_id)
+/// One who looks at an agent again and again, at its own files alone.
+#[derive(Clone)]
+pub struct Watch {
+    paths: Paths,
+    places: Option<Places>,
+}
+
+impl Watch {
+    /// Nothing is known yet.
+    pub fn new(paths: Paths) -> Self {
+        Self { paths, places: None }
+    }
+
+    /// How an agent is now; `None` when it is gone.
+    pub fn look(&mut self, target: &Target) -> Option<Target> {
+        let team = TeamView::look_at(self.paths.team(&target.row.team), &target.root);
+        // Where its session is, all sessions are searched for: once, and when the leader began another one.
+        let places = match self.places.take().filter(|places| places.knows(&team)) {
+            Some(places) => places,
+            None => Places::find(&self.paths, std::slice::from_ref(&team)).ok()?,
+        };
+        let now = match target.is_member {
+            true => team
+                .rows
+                .iter()
+                .find(|row| row.name == target.row.name)
+                .map(|row| member(&team, &places, row)),
+            false => places.child(&team, &target.row.agent_id).map(child),
+        };
+        self.places = Some(places);
+        now
+    }
 }
 
 fn all(team: &TeamView, places: &Places) -> Vec<Target> {
-    let member = |row: &Row| Target {
+    let members = team.rows.iter().map(|row| member(team, places, row));
+    members.chain(places.children(team, Wanted::All).into_iter().map(child)).collect()
+}
+
+fn member(team: &TeamView, places: &Places, row: &Row) -> Target {
+    Target {
         row: row.clone(),
         inbox: row.name.clone(),
         is_member: true,
+        root: row.name.clone(),
         transcript: places.transcript(team, row),
-    };
-    let child = |Child { row, transcript, .. }: Child| {
-        let inbox = AgentName::new(row.agent_id.as_str()).unwrap_or_else(|_| row.name.clone());
-        Target { inbox, row, is_member: false, transcript: Some(transcript) }
-    };
-    let members = team.rows.iter().map(member);
-    members.chain(places.children(team, Wanted::All).into_iter().map(child)).collect()
+    }
+}
+
+fn child(Child { row, transcript, root, .. }: Child) -> Target {
+    let inbox = AgentName::new(row.agent_id.as_str()).unwrap_or_else(|_| row.name.clone());
+    Target { inbox, row, is_member: false, root, transcript: Some(transcript) }
 }
 
 fn matching(team: &TeamView, places: &Places, typed: &str) -> Vec<Target> {

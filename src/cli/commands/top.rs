@@ -6,6 +6,7 @@ use crate::cli::out::Out;
 use crate::cli::signals::{self, Signalled};
 use crate::cli::table;
 use crate::cli::teams::Desk;
+use crate::cli::teams::kept::Kept;
 use crate::cli::top::frame::Page;
 use crate::cli::top::live;
 use crate::cli::top::seen::Seen;
@@ -17,12 +18,12 @@ pub async fn run(shared: &Shared) -> Result<Option<ExitKind>, CliError> {
     let desk = Desk::new()?;
     let mut out = Out::default();
     if shared.json {
-        out.json(&Seen::look(&desk.paths)?.json())?;
+        out.json(&Seen::look(&desk.paths, &Kept::default())?.json())?;
         return Ok(None);
     }
     let dumb = desk.environment.get("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if dumb || !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        for line in Page::new(&Seen::look(&desk.paths)?, table::columns()).whole() {
+        for line in Page::new(&Seen::look(&desk.paths, &Kept::default())?, table::columns()).whole() {
             out.line(line)?;
         }
         return Ok(None);

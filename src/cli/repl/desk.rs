@@ -20,8 +20,7 @@ use crate::cli::error::CliError;
 use crate::cli::mcp;
 use crate::cli::signals::Signalled;
 use crate::cli::spent;
-use crate::cli::status::AgentStatus;
-use crate::cli::status::{self, money, tokens};
+use crate::cli::status::{self, AgentStatus, SeenAgents, money, tokens};
 use crate::cli::text;
 use crate::cli::view::{LineSink, style_of_warning};
 use crate::os::terminal;
@@ -91,6 +90,7 @@ pub struct Desk {
     changes: Signal,
     asks: Asks,
     team: Team,
+    seen: SeenAgents,
     runtime: Arc<Runtime>,
     core: Arc<AgentCore>,
     supervisor: Supervisor,
@@ -120,6 +120,7 @@ impl Desk {
             user: FileMailbox::new(team.clone(), AgentName::user(), 1, None),
             leader: FileMailbox::new(team.clone(), AgentName::team_lead(), 1, None),
             team,
+            seen: SeenAgents::default(),
             unusable_servers: session.unusable_servers.clone(),
             question: None,
             interrupted: None,
@@ -321,7 +322,7 @@ impl Desk {
     }
 
     async fn agents(&self) -> Result<Vec<String>, CliError> {
-        let mut agents = status::look(&self.team).await?;
+        let mut agents = status::look(&self.team, &self.seen).await?;
         agents.extend(status::background(&self.runtime.background));
         agents.extend(status::others(&self.team, &self.runtime.background).await?);
         let columns = terminal::size().map_or(text::DEFAULT_COLUMNS, |s| s.columns).min(120);
@@ -349,7 +350,7 @@ impl Desk {
     /// The line after a turn: model, mode, tokens, cost, agents.
     pub async fn status(&self) -> Result<(), CliError> {
         let (spent, limits) = spent::so_far(&self.runtime).await?;
-        let agents = status::look(&self.team).await?;
+        let agents = status::look(&self.team, &self.seen).await?;
         self.learn_names(&agents);
         let living: Vec<_> = agents.iter().skip(1).filter(|a| !a.state.is_over()).collect();
         let mut parts = vec![

@@ -5,19 +5,21 @@
 //! which started them still goes on. Never asks the process itself, so that any terminal sees the same.
 
 use super::TeamView;
+use super::kept::{Files, Kept};
 use super::row::{Row, Seen, see};
 use crate::store::error::StoreError;
 use crate::store::paths::{Paths, ProjectPaths};
-use crate::store::{asks, background, clock, lock, run, transcript, watch};
-use crate::wire::ask::{Ask, AskStatus};
+use crate::store::{background, clock, lock, run, transcript, watch};
+use crate::wire::ask::Ask;
 use crate::wire::background::{TaskRecord, TaskState};
-use crate::wire::ids::{AgentId, AgentName, BackgroundId, SessionId, TeamName};
+use crate::wire::ids::{AgentId, AgentName, BackgroundId, SessionId, TeamName, is_subagent};
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::time::Timestamp;
 use crate::wire::transcript::AgentMeta;
 use crate::wire::usage::Money;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
+use std::sync::MutexGuard;
 use std::time::{Duration, SystemTime};
 
 /// One of them.
@@ -43,19 +45,28 @@ pub enum Wanted {
 }
 
 /// Where sessions are, by the team they work for.
-pub struct Places(BTreeMap<TeamName, Vec<(ProjectPaths, SessionId)>>);
+#[derive(Clone)]
+pub struct Places {
+    sessions: BTreeMap<TeamName, Vec<(ProjectPaths, SessionId)>>,
+    kept: Kept,
+}
 
 impl Places {
     /// Looks for the sessions of these teams: those they name, and those that a living process has left for
     /// another conversation and whose agents may work on.
     pub fn find(paths: &Paths, teams: &[TeamView]) -> Result<Self, StoreError> {
+        Self::find_again(paths, teams, Kept::default())
+    }
+
+    /// The same, with what earlier looks have read.
+    pub fn find_again(paths: &Paths, teams: &[TeamView], kept: Kept) -> Result<Self, StoreError> {
         let mut found = BTreeMap::<TeamName, Vec<(ProjectPaths, SessionId)>>::new();
         let named: BTreeMap<&SessionId, &TeamName> = teams
             .iter()
             .filter_map(|team| team.roster.as_ref().map(|roster| (&roster.lead_session_id, team.name())))
             .collect();
         if named.is_empty() {
-            return Ok(Self(found));
+            return Ok(Self { sessions: found, kept });
         }
         let lives: HashSet<&TeamName> =
             teams.iter().filter(|team| team.lives()).map(TeamView::name).collect();
@@ -81,7 +92,7 @@ impl Places {
                 }
             }
         }
-        Ok(Self(found))
+        Ok(Self { sessions: found, kept })
     }
 
     /// The transcript of a leader or a member; `None` when it has none yet.
@@ -94,19 +105,20 @@ impl Places {
             None => None,
             Some(incarnation) => Some(project.member_sidechain(session, &row.agent_id, incarnation)),
         };
-        self.0.get(team.name())?.iter().filter_map(of).find(|path| path.is_file())
+        self.sessions.get(team.name())?.iter().filter_map(of).find(|path| path.is_file())
     }
 
     /// The agents of a team that have no row in its roster, those below one agent after one another and each
     /// behind the one that started it.
     pub fn children(&self, team: &TeamView, wanted: Wanted) -> Vec<Child> {
-        let Some(sessions) = self.0.get(team.name()) else { return Vec::new() };
-        let look = Look::at(team);
+        let Some(sessions) = self.sessions.get(team.name()) else { return Vec::new() };
+        let mut look = Look::at(team, self.kept.files());
         let mut all = Vec::new();
         for (project, session) in sessions {
             // A directory that cannot be read has nothing to show; its session says so.
-            let metas = transcript::sidechains(project, session).unwrap_or_default();
-            all.extend(metas.into_iter().filter_map(|meta| look.child(project, session, meta, wanted)));
+            let metas = transcript::look_sidechains(project, session, &mut look.files.metas);
+            let metas = metas.unwrap_or_default().into_iter();
+            all.extend(metas.filter_map(|meta| look.child(project, session, &meta, wanted)));
         }
         let mut sorted = Vec::with_capacity(all.len());
         for row in &team.rows {
@@ -118,6 +130,24 @@ impl Places {
             sorted.append(&mut here);
         }
         sorted
+    }
+
+    /// One agent that has no row in the roster, by its own files alone; `None` when there is none.
+    pub fn child(&self, team: &TeamView, agent: &AgentId) -> Option<Child> {
+        let mut look = Look::at(team, self.kept.files());
+        self.sessions.get(team.name())?.iter().find_map(|(project, session)| {
+            let file = project.sidechain_meta(session, agent);
+            let meta = transcript::look_meta(&file, &mut look.files.metas).ok().flatten()?;
+            look.child(project, session, &meta, Wanted::All)
+        })
+    }
+
+    /// Whether the session that a team works in now is among these.
+    pub fn knows(&self, team: &TeamView) -> bool {
+        let sessions = self.sessions.get(team.name()).map(Vec::as_slice).unwrap_or_default();
+        team.roster
+            .as_ref()
+            .is_some_and(|roster| sessions.iter().any(|(_, session)| *session == roster.lead_session_id))
     }
 }
 
@@ -147,44 +177,36 @@ fn team_of(project: &ProjectPaths, session: &SessionId) -> Option<TeamName> {
 /// What is looked at once for all children of a team.
 struct Look<'a> {
     team: &'a TeamView,
-    runs: BTreeMap<AgentName, RunRecord>,
-    asks: Vec<Ask>,
+    files: MutexGuard<'a, Files>,
+    /// Read with the first of them that may wait for one.
+    asks: Option<Vec<Ask>>,
     shared: bool,
 }
 
 impl<'a> Look<'a> {
-    fn at(team: &'a TeamView) -> Self {
-        // What cannot be read is among the troubles of the team.
-        let records = run::load_all(&team.paths).unwrap_or_default();
-        let open = asks::list(&team.paths).unwrap_or_default().into_iter();
-        Self {
-            team,
-            runs: records.into_iter().filter_map(|(name, record)| Some((name, record.ok()?.known))).collect(),
-            asks: open.filter(|(_, status, _)| *status == AskStatus::Open).map(|(ask, ..)| ask).collect(),
-            shared: watch::is_network_fs(&team.paths.dir()),
-        }
+    fn at(team: &'a TeamView, files: MutexGuard<'a, Files>) -> Self {
+        Self { team, files, asks: None, shared: watch::is_network_fs(&team.paths.dir()) }
     }
 
     fn child(
-        &self,
+        &mut self,
         project: &ProjectPaths,
         session: &SessionId,
-        meta: AgentMeta,
+        meta: &AgentMeta,
         wanted: Wanted,
     ) -> Option<Child> {
         let root = meta.root.clone()?;
-        // Members have their row.
-        if meta.agent_id.as_str().contains('@') {
+        // Members have their row; and of those that have ended there are more and more.
+        if !is_subagent(meta.agent_id.as_str()) || (wanted == Wanted::AtWork && is_over(&meta.status)) {
             return None;
         }
         let task = background::load(project, session, &BackgroundId::of_agent(&meta.agent_id)).ok().flatten();
         let status = task.as_ref().map_or(meta.status.as_str(), |task| task.state.as_str());
-        let over = ![TaskState::Queued, TaskState::Running].iter().any(|state| state.as_str() == status);
-        if over && wanted == Wanted::AtWork {
+        if wanted == Wanted::AtWork && is_over(status) {
             return None;
         }
-        let mut row = self.row(&meta, &root, task.as_ref());
-        if over {
+        let mut row = self.row(meta, &root, task.as_ref());
+        if is_over(status) {
             row.state = if status == TaskState::Failed.as_str() { "failed" } else { "stopped" };
             row.evidence = format!("{status}, as its record says");
         } else {
@@ -193,10 +215,18 @@ impl<'a> Look<'a> {
         let transcript = project.sidechain(session, &meta.agent_id);
         if row.tokens == 0 && row.lives {
             // The ledger keeps the rows of those that used most.
-            row.tokens = said_by(&transcript);
+            row.tokens = self.files.tokens_of(&transcript);
             row.cost = if row.tokens == 0 { row.cost } else { Money(None) };
         }
-        Some(Child { row, meta, root, transcript })
+        Some(Child { row, meta: meta.clone(), root, transcript })
+    }
+
+    /// The open ask of an agent.
+    fn ask_of(&mut self, agent: &AgentId) -> Option<&Ask> {
+        let (team, files) = (self.team, &mut self.files);
+        // What cannot be read is among the troubles of the team.
+        let look = || files.asks(team.name()).look(&team.paths).unwrap_or_default();
+        self.asks.get_or_insert_with(look).iter().find(|ask| ask.agent_id == *agent)
     }
 
     fn row(&self, meta: &AgentMeta, root: &AgentName, task: Option<&TaskRecord>) -> Row {
@@ -228,13 +258,14 @@ impl<'a> Look<'a> {
     }
 
     /// Whether one that is said to work does: by the process of its root, and by when that one began.
-    fn judge(&self, row: &mut Row, root: &AgentName, queued: bool) {
-        let Some(record) = self.runs.get(root) else {
+    fn judge(&mut self, row: &mut Row, root: &AgentName, queued: bool) {
+        let record = run::look(&self.team.paths, root, &mut self.files.runs);
+        let Ok(Some(record)) = record else {
             row.state = AgentState::Lost.as_str();
             row.evidence = format!("nothing is known of {root}, below which it worked");
             return;
         };
-        let earlier = row.since.as_ref().is_some_and(|since| is_before_run(since, record));
+        let earlier = row.since.as_ref().is_some_and(|since| is_before_run(since, &record));
         let seen = if record.state.is_over() { Seen::Gone } else { see(&record.process(), self.shared) };
         let pid = record.pid;
         match seen {
@@ -256,7 +287,7 @@ impl<'a> Look<'a> {
         } else if queued {
             row.state = AgentState::Starting.as_str();
             row.task = row.task.take().map(|task| format!("waits for a place: {task}"));
-        } else if let Some(ask) = self.asks.iter().find(|ask| ask.agent_id == row.agent_id) {
+        } else if let Some(ask) = self.ask_of(&row.agent_id) {
             row.state = AgentState::Waiting.as_str();
             row.since = Some(ask.created_at.clone());
             row.task = Some(ask.description.clone());
@@ -270,13 +301,7 @@ fn is_before_run(since: &Timestamp, record: &RunRecord) -> bool {
     clock::parse(since).zip(run).is_some_and(|(since, run)| since < run)
 }
 
-/// The tokens of all answers in a transcript.
-fn said_by(file: &std::path::Path) -> u64 {
-    let mut tokens = 0;
-    // One that cannot be read has said nothing that could be counted.
-    let _ = transcript::read(file, |_, line| {
-        let usage = line.ok().and_then(|line| line.message).and_then(|message| message.usage);
-        tokens += usage.map_or(0, |usage| usage.total());
-    });
-    tokens
+/// Whether a record says that its agent has come to its end.
+fn is_over(status: &str) -> bool {
+    ![TaskState::Queued, TaskState::Running].iter().any(|state| state.as_str() == status)
 }

@@ -7,6 +7,7 @@ use super::seen::Seen;
 use crate::cli::error::CliError;
 use crate::cli::out;
 use crate::cli::signals::Signalled;
+use crate::cli::teams::kept::Kept;
 use crate::cli::text::DEFAULT_COLUMNS;
 use crate::os::terminal::{self, Modes, Size};
 use crate::store::paths::Paths;
@@ -44,7 +45,8 @@ pub async fn run(
     signals: &mut mpsc::UnboundedReceiver<Signalled>,
 ) -> Result<(Option<Chosen>, Option<Signalled>), CliError> {
     let mut resized = signal(SignalKind::window_change())?;
-    let mut seen = Seen::look(paths)?;
+    let kept = Kept::default();
+    let mut seen = Seen::look(paths, &kept)?;
     let mut watch = Watch::start();
     watch.follow(seen.places(paths));
     let mut keys = read_keys()?;
@@ -75,7 +77,7 @@ pub async fn run(
             Some(()) = watch.told.recv(), if !changed => changed = true,
             () = tokio::time::sleep_until(drawn + wait) => {
                 if changed || looked.elapsed() >= watch.net {
-                    seen = Seen::look(paths)?;
+                    seen = Seen::look(paths, &kept)?;
                     watch.follow(seen.places(paths));
                     (changed, looked) = (false, Instant::now());
                 }

@@ -2,11 +2,12 @@
 
 use crate::cli::error::CliError;
 use crate::cli::teams::children::{Child, Places, Wanted};
+use crate::cli::teams::kept::Kept;
 use crate::cli::teams::row::Row;
 use crate::cli::teams::{self, TeamView};
 use crate::store::paths::Paths;
-use crate::store::{asks, tasks};
-use crate::wire::ask::{Ask, AskStatus};
+use crate::store::tasks;
+use crate::wire::ask::Ask;
 use crate::wire::run::AgentState;
 use crate::wire::task::TaskStatus;
 use serde_json::{Value, json};
@@ -33,13 +34,13 @@ pub struct Part {
 }
 
 impl Seen {
-    /// Looks.
-    pub fn look(paths: &Paths) -> Result<Self, CliError> {
+    /// Looks, with what earlier looks have read.
+    pub fn look(paths: &Paths, kept: &Kept) -> Result<Self, CliError> {
         let all = teams::all(paths)?;
-        let places = Places::find(paths, &all)?;
+        let places = Places::find_again(paths, &all, kept.clone())?;
         let (shown, ended): (Vec<TeamView>, Vec<TeamView>) =
             all.into_iter().partition(|team| team.state() != "stopped");
-        let teams = shown.into_iter().map(|view| Part::look(view, &places)).collect();
+        let teams = shown.into_iter().map(|view| Part::look(view, &places, kept)).collect();
         Ok(Self { teams, ended: ended.len() })
     }
 
@@ -89,13 +90,11 @@ impl Seen {
 }
 
 impl Part {
-    fn look(view: TeamView, places: &Places) -> Self {
+    fn look(view: TeamView, places: &Places, kept: &Kept) -> Self {
         let children = places.children(&view, Wanted::AtWork);
+        let open = kept.files().asks(view.name());
         // What cannot be read is shown as nothing here; `festoon ps` and `doctor` name the file.
-        let open = asks::list(&view.paths).unwrap_or_default().into_iter();
-        let mut asks: Vec<Ask> =
-            open.filter(|(_, status, _)| *status == AskStatus::Open).map(|(ask, ..)| ask).collect();
-        asks.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+        let asks = open.look(&view.paths).unwrap_or_default();
         let all = tasks::list(&view.paths).map(|(tasks, _)| tasks).unwrap_or_default();
         let count = |status| all.iter().filter(|task| task.status == status).count();
         let tasks = [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Completed].map(count);
