@@ -305,3 +305,6 @@ fn is_before_run(since: &Timestamp, record: &RunRecord) -> bool {
 fn is_over(status: &str) -> bool {
     ![TaskState::Queued, TaskState::Running].iter().any(|state| state.as_str() == status)
 }
+
+#[cfg(test)]
+mod tests;
