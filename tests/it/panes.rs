@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-const STREAM: [&str; 6] = ["-p", "ID:lead", "--teammate-mode", "tmux", "--output-format", "stream-json"];
+pub const STREAM: [&str; 6] = ["-p", "ID:lead", "--teammate-mode", "tmux", "--output-format", "stream-json"];
 
 fn kill_hard(pid: u32) {
     kill(Pid::from_raw(i32::try_from(pid).expect("pid")), Signal::SIGKILL).expect("it runs");
@@ -22,29 +22,57 @@ fn result(stdout: &str) -> Value {
 }
 
 /// A leader that starts these, waits at the gate `lead`, and answers whatever comes.
-fn team(server: &ModelServer, names: &[&str]) {
+pub fn team(server: &ModelServer, names: &[&str]) {
     let calls: Vec<Part> = names.iter().map(|n| start(n, n, &format!("ID:{n}"))).collect();
     server.on(prompt("ID:lead"), [calls.into(), [gate("lead"), say("Waiting.")].into()]);
     server.always(prompt("ID:lead"), say("Ok."));
+}
+
+/// Variables that a shell between a leader and its worker would change.
+pub fn odd() -> Vec<(String, String)> {
+    let all = [
+        ("ODD_SPACES", "  two  spaces "),
+        ("ODD_QUOTES", "it's \"quoted\" `ticks` $HOME ${x} $(id)"),
+        ("ODD_LINES", "one\ntwo\n\n"),
+        ("ODD_SEMICOLON", "ends in ;"),
+        ("ODD_ONE_SEMICOLON", ";"),
+        ("ODD_BACKSLASH", "\\; \\n \\"),
+        ("ODD_UNICODE", "käse \u{1F41D} \u{202e}x"),
+        ("ODD_EMPTY", ""),
+        ("ODD_HASH", "#{pane_id} #(id) %1"),
+        ("ODD_EQUALS", "a=b=c"),
+    ];
+    all.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+/// A worker has the variables of its leader byte for byte, those that say who it is, and tmux's own.
+pub fn has_exactly_the_leaders_environment(world: &World, name: &str) {
+    let mut seen = environment(worker(world, name));
+    let team = world.team().file_name().and_then(|n| n.to_str()).expect("a team").to_owned();
+    for (key, value) in [
+        ("FESTOON_AGENT_ID", format!("{name}@{team}")),
+        ("FESTOON_AGENT_NAME", name.to_owned()),
+        ("FESTOON_TEAM_NAME", team.clone()),
+        ("FESTOON_LEADER_AGENT_ID", format!("team-lead@{team}")),
+    ] {
+        assert_eq!(seen.remove(key), Some(value));
+    }
+    assert!(seen.remove("FESTOON_AGENT_COLOR").is_some() && seen.remove("FESTOON_WORKER_RUN").is_some());
+    // tmux's own.
+    assert!(seen.remove("TMUX").is_some_and(|v| v.contains("/test,") || v.contains("/festoon-")));
+    assert!(seen.remove("TMUX_PANE").is_some_and(|v| v.starts_with('%')));
+    assert!(seen.remove("TERM").is_some_and(|v| v != "xterm-256color"));
+    seen.remove("PWD");
+    let mut wanted = world.env.clone();
+    wanted.remove("TERM");
+    assert_eq!(seen, wanted);
 }
 
 #[test]
 fn workers_are_the_panes_own_processes_with_exactly_the_leaders_environment() {
     let server = ModelServer::start();
     let mut world = server.world();
-    for (name, value) in [
-        ("ODD_SPACES", "  two  spaces "),
-        ("ODD_QUOTES", "it's \"quoted\" `ticks` $HOME ${x} $(id)"),
-        ("ODD_LINES", "one\ntwo\n\n"),
-        ("ODD_SEMICOLON", "ends in ;"),
-        ("ODD_BACKSLASH", "\\; \\n \\"),
-        ("ODD_UNICODE", "käse \u{1F41D} \u{202e}x"),
-        ("ODD_EMPTY", ""),
-        ("ODD_HASH", "#{pane_id} #(id) %1"),
-        ("ODD_EQUALS", "a=b=c"),
-    ] {
-        world.env.insert(name.into(), value.into());
-    }
+    world.env.extend(odd());
     let tmux = Tmux::start(&world);
     let users = tmux.panes(
         "#{pane_id} #{pane_pid} #{window_id} #{pane_width}x#{pane_height} #{window_index}.#{pane_index}",
@@ -79,25 +107,7 @@ fn workers_are_the_panes_own_processes_with_exactly_the_leaders_environment() {
 
     // The environment.
     for name in ["anna", "ben"] {
-        let mut seen = environment(worker(&world, name));
-        let team = world.team().file_name().and_then(|n| n.to_str()).expect("a team").to_owned();
-        for (key, value) in [
-            ("FESTOON_AGENT_ID", format!("{name}@{team}")),
-            ("FESTOON_AGENT_NAME", name.to_owned()),
-            ("FESTOON_TEAM_NAME", team.clone()),
-            ("FESTOON_LEADER_AGENT_ID", format!("team-lead@{team}")),
-        ] {
-            assert_eq!(seen.remove(key), Some(value));
-        }
-        assert!(seen.remove("FESTOON_AGENT_COLOR").is_some() && seen.remove("FESTOON_WORKER_RUN").is_some());
-        // tmux's own.
-        assert!(seen.remove("TMUX").is_some_and(|v| v.contains("/test,")));
-        assert!(seen.remove("TMUX_PANE").is_some_and(|v| v.starts_with('%')));
-        assert!(seen.remove("TERM").is_some_and(|v| v != "xterm-256color"));
-        seen.remove("PWD");
-        let mut wanted = world.env.clone();
-        wanted.remove("TERM");
-        assert_eq!(seen, wanted);
+        has_exactly_the_leaders_environment(&world, name);
     }
     // And that of a command of a worker's agent: the same, without keys.
     let (text, _) = server.last_of("ID:anna").result("env");

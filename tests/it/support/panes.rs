@@ -12,6 +12,7 @@ pub struct Tmux<'a> {
     world: &'a World,
     sockets: PathBuf,
     conf: PathBuf,
+    home: String,
 }
 
 /// Settings that break whoever counts windows and panes or types into shells.
@@ -21,11 +22,16 @@ const CONF: &str = "set -g base-index 1\nsetw -g pane-base-index 1\nset -g defau
 impl<'a> Tmux<'a> {
     /// A user's server with two windows, the second with two panes.
     pub fn start(world: &'a World) -> Self {
+        Self::start_with(world, CONF, "/")
+    }
+
+    /// The same with these settings, and what lies in this home.
+    pub fn start_with(world: &'a World, conf_text: &str, home: &str) -> Self {
         let sockets = world.outside().join("tmux");
         fs::create_dir_all(&sockets).expect("dir");
         let conf = world.outside().join("tmux.conf");
-        fs::write(&conf, CONF).expect("conf");
-        let tmux = Self { world, sockets, conf };
+        fs::write(&conf, conf_text).expect("conf");
+        let tmux = Self { world, sockets, conf, home: home.to_owned() };
         tmux.ok(&["new-session", "-d", "-x", "160", "-y", "48", "-s", "user", "sleep", "1000"]);
         tmux.ok(&["new-window", "-d", "-t", "user:", "-n", "other", "sleep", "1000"]);
         tmux.ok(&["split-window", "-d", "-t", "user:other", "sleep", "1000"]);
@@ -41,7 +47,7 @@ impl<'a> Tmux<'a> {
             .env_clear()
             .envs([
                 ("PATH", self.world.env["PATH"].as_str()),
-                ("HOME", "/"),
+                ("HOME", self.home.as_str()),
                 ("TERM", "xterm-256color"),
                 ("LANG", "C.UTF-8"),
                 // What a worker must not get.
