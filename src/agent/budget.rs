@@ -3,16 +3,18 @@
 //! Requests in flight when a budget is reached are finished, and none is begun (contract §16), so what is
 //! used may pass the budget by what was under way. The refusal names the limit, who used it, and how to
 //! raise it. What could not be written into the ledger is owed to it: under a bound nothing more is begun
-//! until it stands there, so that a ledger nobody can write never makes a budget endless.
+//! until it stands there, so that a ledger nobody can write never makes a budget endless. What is owed is
+//! struck off where it is written, on the store thread: whoever is cut off meanwhile has it counted once.
 
 use super::context::AgentContext;
 use super::limits::{LimitError, Shared};
 use super::ports::BoxFuture;
 use crate::store::error::StoreError;
+use crate::store::ledger::Ledger;
 use crate::wire::ledger::{LedgerFile, Used};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use tokio::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Agents that a refusal names.
 const NAMED: usize = 8;
@@ -54,8 +56,8 @@ pub struct LimitReached {
     pub hint: String,
 }
 
-/// What one response has used, as the ledger counts it.
-#[derive(Debug, Clone)]
+/// What an agent has used of a model, as the ledger counts it.
+#[derive(Debug, Clone, PartialEq)]
 struct Counted {
     agent: String,
     label: String,
@@ -69,17 +71,50 @@ impl Counted {
     }
 }
 
+/// What was used and is not written yet: one entry for each agent and model, however long nobody can write.
+#[derive(Debug, Clone, Default)]
+struct Owed(Arc<Mutex<Vec<Counted>>>);
+
+impl Owed {
+    fn all(&self) -> MutexGuard<'_, Vec<Counted>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, one: Counted) {
+        let mut all = self.all();
+        let is_same = |other: &&mut Counted| other.agent == one.agent && other.model == one.model;
+        match all.iter_mut().find(is_same) {
+            Some(same) => same.used += one.used,
+            None => all.push(one),
+        }
+    }
+
+    /// Writes it into the ledger, on the store thread; what cannot be written is still owed.
+    fn pay(&self, ledger: &Ledger) -> Result<Option<()>, StoreError> {
+        let owed = std::mem::take(&mut *self.all());
+        if owed.is_empty() {
+            return Ok(Some(()));
+        }
+        let written = ledger.update(|file| owed.iter().for_each(|one| one.add_to(file)));
+        if !matches!(written, Ok(Some(()))) {
+            // What came meanwhile is newer.
+            let newer = std::mem::replace(&mut *self.all(), owed);
+            newer.into_iter().for_each(|one| self.add(one));
+        }
+        written
+    }
+}
+
 /// The budget of a session.
 pub struct Budget {
     shared: Shared,
-    /// What was used and could not be written, oldest first.
-    owed: Mutex<Vec<Counted>>,
+    owed: Owed,
 }
 
 impl Budget {
     /// The budget that this ledger keeps.
     pub fn new(shared: Shared) -> Self {
-        Self { shared, owed: Mutex::default() }
+        Self { shared, owed: Owed::default() }
     }
 
     /// Whether one more request may begin.
@@ -102,9 +137,8 @@ impl Budget {
     pub async fn count(&self, agent: &AgentContext, model: &str, used: Used) -> Result<(), StoreError> {
         let label = agent.label().to_owned();
         let counted = Counted { agent: agent.id().to_string(), label, model: model.to_owned(), used };
-        let mut owed = self.owed.lock().await;
-        owed.push(counted);
-        self.pay(&mut owed).await
+        self.owed.add(counted);
+        self.pay().await
     }
 
     /// Writes what is still owed.
@@ -112,8 +146,7 @@ impl Budget {
     /// # Errors
     /// When the ledger cannot be written although it keeps a bound on tokens or money, or cannot be read.
     pub async fn settled(&self) -> Result<(), StoreError> {
-        let mut owed = self.owed.lock().await;
-        match self.pay(&mut owed).await {
+        match self.pay().await {
             Err(error) if is_bounded(&self.ledger().await?) => Err(error),
             _ => Ok(()),
         }
@@ -124,23 +157,19 @@ impl Budget {
     /// # Errors
     /// When the ledger cannot be read.
     pub async fn whole(&self) -> Result<LedgerFile, StoreError> {
-        let owed = self.owed.lock().await;
-        let mut file = self.ledger().await?;
-        owed.iter().for_each(|one| one.add_to(&mut file));
-        Ok(file)
+        let owed = self.owed.clone();
+        // Looked at where it is written, so that nothing is seen twice or not at all.
+        let look = move |ledger: &Ledger| {
+            let mut file = ledger.read()?;
+            owed.all().iter().for_each(|one| one.add_to(&mut file));
+            Ok(Some(file))
+        };
+        self.shared.with(look).await
     }
 
-    async fn pay(&self, owed: &mut Vec<Counted>) -> Result<(), StoreError> {
-        if owed.is_empty() {
-            return Ok(());
-        }
-        let all = owed.clone();
-        let count = move |file: &mut LedgerFile| {
-            all.iter().for_each(|one| one.add_to(file));
-        };
-        self.change(count).await?;
-        owed.clear();
-        Ok(())
+    async fn pay(&self) -> Result<(), StoreError> {
+        let owed = self.owed.clone();
+        self.shared.with(move |ledger| owed.pay(ledger)).await
     }
 
     /// What the ledger says now.
@@ -243,6 +272,8 @@ fn dollars_of(amount: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::context::spawn_in;
+    use crate::agent::testing::Bench;
     use crate::wire::ledger::Bounds;
     use crate::wire::settings::LimitSettings;
     use crate::wire::usage::{Money, Usage};
@@ -288,5 +319,59 @@ mod tests {
         file.count("a3", "anna", "odd", Used { usage: Usage::default(), cost: Money(None) });
         let limit = reached(&file).expect("refused");
         assert!(limit.what.contains("what odd cost is not known"), "{}", limit.what);
+    }
+
+    fn used(tokens: u64, cost: f64) -> Used {
+        Used { usage: Usage { output_tokens: tokens, ..Usage::default() }, cost: Money(Some(cost)) }
+    }
+
+    #[tokio::test]
+    async fn what_is_counted_while_its_agent_is_cut_off_is_counted_once() {
+        let bench = Bench::new("").await;
+        let (budget, context) = (&bench.runtime.budget, &bench.main.core().context);
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let (disk, path) = (bench.runtime.disk.clone(), budget.shared.file());
+        let (began, begun) = tokio::sync::oneshot::channel();
+        let hold = move || {
+            began.send(()).expect("it waits");
+            wait.recv().expect("told");
+            Ok(())
+        };
+        let busy = spawn_in(context, async move { disk.run(&path, hold).await });
+        begun.await.expect("it begins");
+        // Queued behind what does not end, and cut off there.
+        let mut count = Box::pin(budget.count(context, "m", used(5, 0.5)));
+        let once = std::future::poll_fn(|cx| std::task::Poll::Ready(count.as_mut().poll(cx).is_pending()));
+        assert!(once.await, "it waits for the store thread");
+        drop(count);
+        go.send(()).expect("it waits");
+        busy.await.expect("ends").expect("runs");
+        budget.admit().await.expect("unbounded");
+        assert_eq!(budget.ledger().await.expect("reads").total(), used(5, 0.5));
+        budget.settled().await.expect("settled");
+        budget.count(context, "m", used(3, 0.25)).await.expect("counts");
+        assert_eq!(budget.ledger().await.expect("reads").total(), used(8, 0.75));
+        assert_eq!(budget.whole().await.expect("reads").total(), used(8, 0.75));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_written_is_owed_as_one_sum_and_written_when_it_can() {
+        let bench = Bench::new("").await;
+        let (budget, context) = (&bench.runtime.budget, &bench.main.core().context);
+        let file = budget.shared.file();
+        let aside = file.with_extension("aside");
+        std::fs::rename(&file, &aside).expect("moves");
+        for _ in 0..100 {
+            budget.count(context, "m", used(1, 0.5)).await.expect_err("there is no ledger");
+        }
+        budget.count(context, "other", used(7, 1.0)).await.expect_err("there is no ledger");
+        let owed: Vec<(String, Used)> =
+            budget.owed.all().iter().map(|one| (one.model.clone(), one.used)).collect();
+        assert_eq!(owed, [("m".to_owned(), used(100, 50.0)), ("other".to_owned(), used(7, 1.0))]);
+        std::fs::rename(&aside, &file).expect("moves");
+        assert_eq!(budget.whole().await.expect("reads").total(), used(107, 51.0));
+        budget.settled().await.expect("settled");
+        assert!(budget.owed.all().is_empty());
+        assert_eq!(budget.ledger().await.expect("reads").total(), used(107, 51.0));
     }
 }
