@@ -3,7 +3,7 @@
 use super::text::clean;
 use super::view::{head, prefixed, style_of, style_of_warning};
 use crate::store::error::StoreError;
-use crate::store::events;
+use crate::store::events::Reader;
 use crate::team::context::Team;
 use crate::team::wake::{Signal, Topic};
 use crate::wire::event::{Event, EventKind};
@@ -12,6 +12,7 @@ use crate::wire::ids::AgentName;
 use crate::wire::time::Timestamp;
 use anstyle::Style;
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 /// The log of a time, piece by piece.
@@ -19,7 +20,7 @@ struct Follower {
     team: Team,
     since: Timestamp,
     signal: Signal,
-    offset: u64,
+    reader: Arc<Mutex<Reader>>,
     cancel: CancellationToken,
     begun: bool,
     over: bool,
@@ -28,7 +29,7 @@ struct Follower {
 impl Follower {
     fn new(team: Team, since: Timestamp, cancel: CancellationToken) -> Self {
         let signal = team.hub.signal(Topic::Log);
-        Self { team, since, signal, offset: 0, cancel, begun: false, over: false }
+        Self { team, since, signal, reader: Arc::default(), cancel, begun: false, over: false }
     }
 
     /// What is new, as soon as something may be; `None` at the end, after what came until then.
@@ -44,10 +45,10 @@ impl Follower {
         }
         self.begun = true;
         self.over = self.cancel.is_cancelled();
-        let (paths, offset) = (self.team.paths.clone(), self.offset);
+        let (paths, reader) = (self.team.paths.clone(), Arc::clone(&self.reader));
         let file = paths.events();
-        let (mut events, end) = self.team.disk.run(&file, move || events::read_from(&paths, offset)).await?;
-        self.offset = end;
+        let read = move || reader.lock().unwrap_or_else(PoisonError::into_inner).read(&paths);
+        let mut events = self.team.disk.run(&file, read).await?;
         events.retain(|e| e.ts >= self.since);
         Ok(Some(events))
     }
