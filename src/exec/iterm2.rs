@@ -8,6 +8,7 @@
 //! `docs/design/executors.md`.
 
 mod client;
+mod profiles;
 
 use super::watched::Watched;
 use super::worker::{self, FAILED_SPAWN_GRACE, LAST_WORDS};
@@ -132,7 +133,7 @@ impl Shared {
         let profile = profile_of(&spec.agent_id.to_string(), &spec.run_id.to_string());
         let file = self.it2.offer(&profile, argv, &spec.cwd).await.map_err(|e| failed("offer profile", e))?;
         let made = self.split(last.as_deref(), &profile).await;
-        remove(&file);
+        profiles::remove(file).await;
         let session = made.map_err(|e| failed("create pane", e))?;
         let pid = match self.it2.pid(&session).await {
             Ok(pid) => pid,
@@ -166,12 +167,6 @@ impl Shared {
         if let Err(error) = self.it2.close(session).await {
             tracing::warn!(%session, %error, "the pane of an ended teammate could not be closed");
         }
-    }
-}
-
-fn remove(file: &Path) {
-    if let Err(error) = std::fs::remove_file(file) {
-        tracing::warn!(file = %file.display(), %error, "a profile that was only for a moment could not be removed");
     }
 }
 

@@ -4,6 +4,7 @@
 //! deadline, that sessions are named by their ids, and that `it2` gets of our environment only what it
 //! needs. Never calls what types into a session (`send`, `run`).
 
+use super::profiles;
 use crate::os::capture::capture;
 use crate::os::command::CommandSpec;
 use crate::os::error::OsError;
@@ -115,20 +116,20 @@ impl It2 {
     /// file as soon as the pane is made.
     pub(super) async fn offer(&self, name: &str, argv: &[String], cwd: &Path) -> Result<PathBuf, It2Error> {
         let dir = PathBuf::from(self.env.get("HOME").map_or("/", String::as_str)).join(PROFILES);
-        let file = dir.join(format!("{}.json", name.replace(['/', ' '], "-")));
-        let wrong = |why: std::io::Error| It2Error::Profile { path: file.clone(), why: why.to_string() };
+        let file = dir.join(profiles::file_name(name));
         let command: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
         let profile = json!({ "Profiles": [{
             "Name": name, "Guid": name, "Custom Command": "Yes", "Command": command.join(" "),
             "Custom Directory": "Yes", "Working Directory": cwd, "Close Sessions On End": true,
-            "Prompt Before Closing 2": 0, "Tags": ["festoon"],
+            "Prompt Before Closing 2": 0, "Tags": [profiles::TAG],
         }] });
-        std::fs::create_dir_all(&dir).map_err(wrong)?;
-        std::fs::write(&file, profile.to_string()).map_err(wrong)?;
+        profiles::write(dir, file.clone(), profile.to_string())
+            .await
+            .map_err(|why| It2Error::Profile { path: file.clone(), why })?;
         match self.is_known(name).await {
             Ok(()) => Ok(file),
             Err(error) => {
-                super::remove(&file);
+                profiles::remove(file).await;
                 Err(error)
             }
         }
