@@ -9,7 +9,7 @@ use crate::store::{asks, exchange, slug};
 use crate::team::session;
 use crate::wire::ask::AskStatus;
 use crate::wire::event::EventKind;
-use crate::wire::ids::{AgentName, TeamName};
+use crate::wire::ids::{AgentId, AgentName, TeamName};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -70,7 +70,13 @@ impl Work {
             }
             Err(error) => return Err(format!("The team could not be named: {error}.")),
         }
+        let (paths, file) = (team.paths.clone(), team.paths.ledger());
+        let old_lead = AgentId::member(&AgentName::team_lead(), &old);
+        let noted = team.disk.attempt(&file, move || exchange::note_lead(&paths, &old_lead)).await;
         self.moved(&format!("the team {old} is called {name} now")).await;
+        if let Err(error) = noted {
+            self.notice(&format!("the leader could not be noted under its new id: {error}")).await;
+        }
         Ok(name)
     }
 
@@ -108,9 +114,15 @@ impl Work {
             let fresh = session::team_file(session::TeamTitle::Session, &session)?;
             exchange::replace(&paths, &fresh, durability)
         });
-        replaced.await.map_err(|e| format!("The team {old} could not be removed: {e}."))?;
+        let left = replaced.await.map_err(|e| format!("The team {old} could not be removed: {e}."))?;
         self.members.clear();
+        let dir = left.dir();
+        let removed = team.disk.run(&dir, move || Roster::remove_team(&left)).await;
         self.moved(&format!("the team {old} was removed")).await;
+        if let Err(error) = removed {
+            let rest = format!("files of the team {old} are left, `festoon team delete {old}` removes them");
+            self.notice(&format!("{rest}: {error}")).await;
+        }
         Ok(team.name())
     }
 
@@ -150,6 +162,11 @@ impl Work {
         let team = &self.parts.team;
         team.label.set(team.name());
         team.hub.follow(&team.paths);
-        team.log(EventKind::Notice, &AgentName::team_lead(), 1, json!({ "reason": reason })).await;
+        self.notice(reason).await;
+    }
+
+    async fn notice(&self, reason: &str) {
+        let fields = json!({ "reason": reason });
+        self.parts.team.log(EventKind::Notice, &AgentName::team_lead(), 1, fields).await;
     }
 }
