@@ -360,11 +360,7 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
         Some(team) => team,
         None => {
             let made = session::create(&setup.paths, &setup.disk, plan.title, &id, setup.durability()).await;
-            let made = made.map_err(|e| who_leads(setup, e))?;
-            if let Some(crew) = &setup.crew {
-                blueprint::fill(&made, crew).await?;
-            }
-            made
+            made.map_err(|e| who_leads(setup, e))?
         }
     };
     let stop = CancellationToken::new();
@@ -385,7 +381,12 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     let session = assemble(setup, checked, team.clone(), stop.clone()).await;
     if session.is_err() {
         stop.cancel();
-        if let Err(error) = session::remove_if_unused(&team, || Ok(())).await {
+        let removed = match takes_over {
+            true => session::remove_if_unused(&team, || Ok(())).await.map(drop),
+            // Whatever is in it is of this start.
+            false => session::remove(&team).await,
+        };
+        if let Err(error) = removed {
             tracing::warn!(%error, "the team of a leader that did not start could not be removed");
         }
     }
@@ -509,6 +510,9 @@ async fn assemble(
     warnings.extend(servers.errors.iter().cloned().chain(servers.warnings));
     warnings.extend(discovery.errors.into_iter().chain(discovery.warnings));
     warnings.extend(built.notices);
+    if let Some(crew) = setup.crew.as_ref().filter(|_| !takes_over) {
+        blueprint::fill(&team, crew).await?;
+    }
     let mut taken_over = if takes_over { lead.supervisor.take_over().await } else { Vec::new() };
     taken_over.extend(runtime.background.reconcile(&context).await?);
     Ok(Session {

@@ -192,3 +192,9 @@ pub async fn remove_if_unused(
         })
         .await
 }
+
+/// Removes a team of which nobody but this process knows.
+pub async fn remove(team: &Team) -> Result<(), StoreError> {
+    let paths = team.paths.clone();
+    team.disk.run(&paths.dir(), move || Roster::remove_team(&paths)).await
+}

@@ -5,7 +5,7 @@ use crate::support::state::json_file;
 use crate::support::world::World;
 use serde_json::json;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A world with a blueprint of its own, outside of the project.
 fn world() -> World {
@@ -149,7 +149,12 @@ reply = [{ text = "I wait." }]
 "#,
     )
     .expect("script");
-    let done = world.festoon(["up", "../own/two.toml", "--task", "bees", "--keep-team"]).run();
+    // A leader that cannot start leaves no team, whatever was in it.
+    let up = ["up", "../own/two.toml", "--task", "bees", "--keep-team"];
+    let not_started = world.festoon(up).args(["--teammate-mode", "iterm2"]).run();
+    not_started.code(2);
+    assert_eq!(world.teams(), Vec::<PathBuf>::new());
+    let done = world.festoon(up).run();
     done.code(0);
     let team = world.home.join("teams/two");
     let task = |n: u32| json_file(&team.join(format!("tasks/{n}.json")));
