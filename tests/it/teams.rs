@@ -9,6 +9,7 @@ use crate::support::wait::until;
 use crate::teammates::start;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::fs;
 
 fn create(id: &str, name: &str) -> Part {
     call_as(id, "TeamCreate", json!({ "team_name": name, "description": "looks at changes" }))
@@ -194,6 +195,54 @@ fn a_team_is_removed_once_nobody_lives_in_it_and_the_session_goes_on_with_a_fres
 }
 
 #[test]
+fn what_happens_after_a_team_was_removed_is_in_the_stream() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let delete = |id: &str| call_as(id, "TeamDelete", json!({}));
+    server.on(
+        prompt("ID:lead"),
+        [
+            create("c", "a-team-with-a-log").into(),
+            start("a", "anna", "ID:anna").into(),
+            say("Waiting.").into(),
+            ask("s", "anna").into(),
+            [gate("gone"), delete("d1")].into(),
+            delete("d2").into(),
+            start("b", "ben", "ID:ben").into(),
+            say("Waiting.").into(),
+            say("Done.").into(),
+        ],
+    );
+    server.on(prompt("ID:anna"), [say("Anna is done.").into(), answer(true, None)]);
+    server.on(prompt("ID:ben"), [[gate("ben"), say("Ben is done.")].into()]);
+    let running = world.festoon(["-p", "ID:lead", "--output-format", "stream-json"]).start();
+    server.reached("gone");
+    until("anna has ended", || world.members().first().is_some_and(|anna| !anna["ended"].is_null()));
+    // All of the first log is read before it is removed, so that its end is a place in it.
+    let of = |who: &str, what: &str, line: &Value| line["agent"] == who && line["subtype"] == what;
+    running.line("the end of anna", |line| of("anna", "teammate_ended", line));
+    server.open("gone");
+    server.wait_for("ID:lead", 8);
+    server.open("ben");
+    let done = running.wait();
+    done.code(0);
+    assert_eq!(done.result()["result"], "Done.");
+    let lines = done.lines();
+    let team = world.team().file_name().and_then(|name| name.to_str()).expect("a team").to_owned();
+    let told: Vec<(&str, &str)> = lines
+        .iter()
+        .filter(|line| {
+            line["team"] == team.as_str() && (line["agent"] == "ben" || line["subtype"] == "notice")
+        })
+        .filter_map(|line| Some((line["agent"].as_str()?, line["subtype"].as_str()?)))
+        .filter(|(_, what)| ["notice", "task_started", "idle", "teammate_ended"].contains(what))
+        .collect();
+    let expected =
+        [("team-lead", "notice"), ("ben", "task_started"), ("ben", "idle"), ("ben", "teammate_ended")];
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn teams_false_takes_the_tools_of_teams_away() {
     let server = ModelServer::start();
     let world = server.world();
@@ -234,7 +283,10 @@ fn a_team_is_resumed_from_anywhere_with_all_who_were_in_it() {
     assert!(world.living().contains(&anna));
 
     server.always(prompt("ID:lead"), say("I heard."));
-    let second = resume().args(["--output-format", "json"]).run();
+    // Flags are meant from where they are written.
+    fs::write(elsewhere.join("mine.json"), "{}").expect("settings");
+    let flags = ["--output-format", "json", "--settings", "mine.json", "--add-dir", "."];
+    let second = resume().args(flags).run();
     second.code(0);
     assert_eq!(second.result()["result"], "I heard.");
     let heard = server.last_of("ID:lead").mail().concat();

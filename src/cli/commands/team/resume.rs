@@ -33,6 +33,7 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
     let view = teams::choose(&here.paths, Some(&args.team))?;
     let session = session_of(&here, &view)?;
     let home = home(&here, &session)?;
+    let shared = shared.anchored(&here.cwd);
     std::env::set_current_dir(&home).map_err(|error| {
         let what = format!("the team worked in {}, which cannot be entered: {error}", home.display());
         CliError::new(ExitKind::Failed, "io", what, "make that directory again, or delete the team")
