@@ -38,6 +38,24 @@ fn a_teammate_that_takes_its_leader_down_is_not_started_for_ever() {
     assert!(!again.stderr.contains("anna"), "{}", again.stderr);
 }
 
+#[test]
+fn one_that_rested_when_its_leader_died_has_not_been_started_again_for_that() {
+    let server = ModelServer::start();
+    let world = server.world();
+    server.on(prompt("ID:lead"), [start("a", "anna", "ID:anna").into(), [gate("lead"), say("x")].into()]);
+    server.on(prompt("ID:anna"), [say("I am done.").into()]);
+    let running = world.festoon(["-p", "ID:lead"]).start();
+    server.reached("lead");
+    until("she rests", || !world.events_of("idle").is_empty());
+    running.signal(Signal::SIGKILL);
+    running.wait();
+    server.always(prompt("ID:lead"), say("Heard."));
+    let done = world.festoon(["-p", "Go on.", "--continue"]).run();
+    done.code(0);
+    assert!(done.stderr.contains("anna is started again"), "{}", done.stderr);
+    assert_eq!(world.members()[0].get("restarts").unwrap_or(&json!([])), &json!([]));
+}
+
 /// A leader of a worker that works, killed; what is left of the worker is the caller's to look at.
 fn bereaved(world: &World, server: &ModelServer, leader: Festoon) -> u32 {
     server.on(prompt("ID:lead"), [start("a", "anna", "ID:anna").into(), [gate("lead"), say("x")].into()]);

@@ -196,7 +196,9 @@ impl Work {
                 let is_recent = |at: &Timestamp| clock::millis_since(at).is_some_and(|ago| ago <= window);
                 row.restarts.retain(|at| !rested && is_recent(at));
                 let before = row.restarts.len();
-                row.restarts.push(clock::now());
+                if !rested {
+                    row.restarts.push(clock::now());
+                }
                 Ok(before)
             })
         };
