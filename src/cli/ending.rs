@@ -20,10 +20,14 @@ pub(super) async fn stop_background(background: &Background, transcript: &Transc
     let mut told = Vec::new();
     let mut lines = Vec::new();
     for record in background.views().iter().map(|view| &view.record) {
-        if record.state != TaskState::Cancelled || !running.contains(&record.task_id) {
+        if !running.contains(&record.task_id) {
             continue;
         }
-        let sentence = sentence(record);
+        let sentence = match record.state {
+            TaskState::Cancelled => sentence(record),
+            TaskState::Queued | TaskState::Running => overdue(record),
+            TaskState::Completed | TaskState::Failed => continue,
+        };
         let data = json!({ "taskId": record.task_id, "kind": record.kind, "status": record.state,
                            "outputFile": record.output_file });
         lines.push(NewLine::system(WARNING, sentence.clone()).with_data(&data));
@@ -51,6 +55,15 @@ fn sentence(record: &TaskRecord) -> String {
             )
         }
     }
+}
+
+/// One that did not end in the time it had.
+fn overdue(record: &TaskRecord) -> String {
+    let (id, what) = (&record.task_id, &record.description);
+    format!(
+        "the background task \"{what}\" ({id}) was stopped with the session and had not ended when that was over; \
+         the next start says what became of it"
+    )
 }
 
 /// A worktree that stays, with what to do about it.

@@ -2,7 +2,8 @@
 //!
 //! Owns their tasks, from the spawn to a verified end. Promises that a panic ends that teammate and
 //! nothing else, and that `terminate` always returns: cancel, then abort, then the fence for code that
-//! never yields. Never finds a teammate of an earlier process again: its task died with it.
+//! never yields. The last steps of a teammate (its commands, what works below it) have a time of their own,
+//! and are not code that is stuck. Never finds a teammate of an earlier process again: its task died with it.
 
 use crate::os::panic;
 use crate::team::executor::{
@@ -25,6 +26,10 @@ mod tests;
 /// How the task of a teammate that did not become ready is ended.
 const FAILED_SPAWN_GRACE: Grace =
     Grace { interrupt: Duration::from_millis(500), terminate: Duration::from_millis(500) };
+
+/// How long the last steps of a teammate may take once its task has ended: longer than the stop of all that
+/// works below it ([`crate::agent::background`]) and the end of its commands.
+const LEAVE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Starts teammates as tasks.
 pub struct InProcessExecutor {
@@ -58,8 +63,10 @@ impl InProcessExecutor {
         let abort = work.abort_handle();
         let (ended, exit) = watch::channel(None);
         let ended = Arc::new(ended);
-        self.tasks.spawn(publish_end(work, leaving, Arc::clone(&asked), Arc::clone(&ended)));
-        Task { record, cancel, interrupt, abort, asked, ended, exit }
+        let gone = CancellationToken::new();
+        let last = Last { leaving, gone: gone.clone(), asked: Arc::clone(&asked), ended: Arc::clone(&ended) };
+        self.tasks.spawn(last.publish(work));
+        Task { record, cancel, interrupt, abort, gone, asked, ended, exit }
     }
 }
 
@@ -103,24 +110,35 @@ impl TeammateExecutor for InProcessExecutor {
     }
 }
 
-/// Waits for the end of a teammate's task, and of what it leaves to be done when it was cut off, and says
-/// it to everyone who waits.
-async fn publish_end(
-    work: JoinHandle<RunnerExit>,
+/// What there is to be done when a teammate's task has ended.
+struct Last {
+    /// What it leaves to be done when it was cut off.
     leaving: TaskTracker,
+    /// Cancelled when the task itself has ended.
+    gone: CancellationToken,
     asked: Arc<AtomicBool>,
     ended: Arc<watch::Sender<Option<ExitReport>>>,
-) {
-    let (exit, kind) = match work.await {
-        Ok(RunnerExit { exit, failed: false }) => (exit, ExitKind::Clean),
-        Ok(RunnerExit { exit, failed: true }) => (exit, ExitKind::Failed),
-        Err(error) => describe(error),
-    };
-    leaving.close();
-    leaving.wait().await;
-    let forced = kind == ExitKind::Killed;
-    let unexpected = !asked.load(Ordering::Acquire);
-    say(&ended, ExitReport { exit, kind, forced, unexpected });
+}
+
+impl Last {
+    /// Waits for all of it, and says the end to everyone who waits.
+    async fn publish(self, work: JoinHandle<RunnerExit>) {
+        let (exit, kind) = match work.await {
+            Ok(RunnerExit { exit, failed: false }) => (exit, ExitKind::Clean),
+            Ok(RunnerExit { exit, failed: true }) => (exit, ExitKind::Failed),
+            Err(error) => describe(error),
+        };
+        self.gone.cancel();
+        self.leaving.close();
+        let left = tokio::time::timeout(LEAVE_DEADLINE, self.leaving.wait()).await;
+        let exit = match left {
+            Ok(()) => exit,
+            Err(_) => format!("{exit}; its last steps did not end within {} s", LEAVE_DEADLINE.as_secs()),
+        };
+        let forced = kind == ExitKind::Killed;
+        let unexpected = !self.asked.load(Ordering::Acquire);
+        say(&self.ended, ExitReport { exit, kind, forced, unexpected });
+    }
 }
 
 fn describe(error: JoinError) -> (String, ExitKind) {
@@ -145,6 +163,8 @@ struct Task {
     cancel: CancellationToken,
     interrupt: watch::Sender<u64>,
     abort: AbortHandle,
+    /// Cancelled when the task itself has ended, whatever is still to be done.
+    gone: CancellationToken,
     asked: Arc<AtomicBool>,
     ended: Arc<watch::Sender<Option<ExitReport>>>,
     exit: watch::Receiver<Option<ExitReport>>,
@@ -167,10 +187,10 @@ impl Task {
             return report;
         }
         self.abort.abort();
-        if let Some(report) = self.end_within(grace.terminate).await {
-            return report;
+        if tokio::time::timeout(grace.terminate, self.gone.cancelled()).await.is_err() {
+            say(&self.ended, fenced());
         }
-        say(&self.ended, fenced());
+        // Said within the time that its last steps have.
         self.end().await
     }
 }

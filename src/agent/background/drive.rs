@@ -118,7 +118,19 @@ impl Background {
             }
         };
         if is_gone {
-            end.worktree = remains.gone().await;
+            // They have as long as `git` and hooks may take; at the end of the session as long as the work had.
+            let ending = async {
+                self.0.ending.cancelled().await;
+                tokio::time::sleep(grace).await;
+            };
+            tokio::select! {
+                biased;
+                worktree = remains.gone() => end.worktree = worktree,
+                () = ending => {
+                    let late = format!("its last steps did not end within {} s", grace.as_secs());
+                    end.error = Some(end.error.map_or_else(|| late.clone(), |error| format!("{error}; {late}")));
+                }
+            }
         }
         // The output is whole before anybody hears of the end.
         while let Ok(text) = words.try_recv() {

@@ -134,7 +134,8 @@ pub struct Parts {
     pub progress: Arc<Progress>,
     /// Brings notifications.
     pub post: Arc<dyn PostOffice>,
-    /// How long work may take to end after it was stopped, before it is cut off.
+    /// How long work may take to end after it was stopped, before it is cut off; and at the end of the
+    /// session what remains of it.
     pub stop_grace: Duration,
     /// False when the settings turn background work off.
     pub allowed: bool,
@@ -150,6 +151,8 @@ struct Inner {
     parts: Parts,
     table: Mutex<Table>,
     doors: Doors,
+    /// Cancelled when the session ends.
+    ending: CancellationToken,
     changed: watch::Sender<u64>,
     /// What could not be written down or told.
     unsaid: Mutex<Vec<String>>,
@@ -228,6 +231,7 @@ impl Background {
             parts,
             table: Mutex::default(),
             doors: Doors::default(),
+            ending: CancellationToken::new(),
             changed: watch::channel(0).0,
             unsaid: Mutex::default(),
         }))

@@ -7,8 +7,9 @@ use futures_util::future::join_all;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a stopped task may take until its end is told: the grace of its work and the writing of it.
-const STOP_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a stopped task may take until its end is told: the grace of its work, its cut, at the end of a
+/// session what remains of it, and the writing of it.
+const STOP_DEADLINE: Duration = Duration::from_secs(45);
 
 impl Background {
     /// Stops a task and waits for its end; the state it ended in, or `None` when there is no such task at
@@ -23,8 +24,10 @@ impl Background {
         self.stop_where(by, |entry| &entry.record().root == root).await;
     }
 
-    /// Stops everything, because the session ends.
+    /// Stops everything, because the session ends: from now on nothing that is stopped waits long for what
+    /// remains of it.
     pub async fn stop_all(&self, by: StoppedBy) {
+        self.0.ending.cancel();
         self.stop_where(by, |_| true).await;
     }
 

@@ -186,6 +186,28 @@ async fn one_that_never_yields_is_fenced() {
     assert_eq!(exit_of(handle.as_ref()).await, fenced);
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_whose_last_steps_take_long_is_not_fenced() {
+    let leaving = |time: Duration| {
+        started(move |control| async move {
+            // As its finalizer does, in a task of its own.
+            control.leaving.spawn(tokio::time::sleep(time));
+            pending().await
+        })
+    };
+    let report = |exit: &str| ExitReport {
+        exit: exit.to_owned(),
+        kind: ExitKind::Killed,
+        forced: true,
+        unexpected: false,
+    };
+    let long = leaving(Duration::from_secs(25)).await;
+    assert_eq!(long.terminate(grace(SHORT, SHORT)).await, report("aborted"));
+    let endless = leaving(Duration::from_secs(3600)).await;
+    let said = report("aborted; its last steps did not end within 60 s");
+    assert_eq!(endless.terminate(grace(SHORT, SHORT)).await, said);
+}
+
 #[tokio::test]
 async fn an_interrupt_reaches_the_runner_and_leaves_it_alive() {
     let (begin, begun) = oneshot::channel();
