@@ -1,6 +1,7 @@
 //! The one end of a run: first written down, then told, then over.
 
 use super::{Background, Entry};
+use crate::agent::context::AgentContext;
 use crate::agent::events::AgentEvent;
 use crate::agent::ports::{Letter, MailError};
 use crate::store::clock;
@@ -11,6 +12,7 @@ use crate::wire::ids::{AgentName, MessageId};
 use crate::wire::limits::TOOL_RESULT_CHARS;
 use crate::wire::mail::{Draft, MAX_SUMMARY_CHARS, Wake};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Pauses before a notification that could not be stored is tried again.
@@ -166,6 +168,48 @@ impl Background {
         };
         self.post().notify(letter).await?;
         Ok(true)
+    }
+}
+
+impl Background {
+    /// Closes the door of an agent that has ended; what it was told of and has not read is told to the named
+    /// agent above it.
+    ///
+    /// # Errors
+    /// When its inbox cannot be read; it is told when it goes on.
+    pub async fn hand_on(&self, agent: &AgentContext) -> Result<(), MailError> {
+        if let Some(door) = self.0.doors.of(&agent.id()) {
+            door.close_unless(async { false }).await;
+        }
+        let own = agent.id();
+        let is_its = |entry: &&Arc<Entry>| {
+            entry.record().notification.as_ref().is_some_and(|told| told.to.as_str() == own.as_str())
+        };
+        let told: Vec<Arc<Entry>> = self.table().tasks.values().filter(is_its).cloned().collect();
+        if told.is_empty() {
+            return Ok(());
+        }
+        let mailbox = self.post().mailbox(agent).await?;
+        let unread = mailbox.claim(usize::MAX).await?;
+        for entry in told {
+            let id = {
+                let mut record = entry.record();
+                let (root, incarnation) = (record.root.clone(), record.incarnation);
+                let Some(told) = &mut record.notification else { continue };
+                if !unread.iter().any(|mail| mail.id == told.id) {
+                    continue;
+                }
+                *told = Announcement { to: root, incarnation, announced: false, ..told.clone() };
+                told.id.clone()
+            };
+            if let Err(error) = self.write(&entry).await {
+                // It is told all the same.
+                tracing::warn!(%error, "that a notification goes to another agent could not be written");
+            }
+            self.announce(&entry).await;
+            mailbox.ack(&[id]).await?;
+        }
+        Ok(())
     }
 }
 

@@ -50,10 +50,10 @@ async fn over(bench: &Bench, task: &BackgroundId) {
     assert!(ended.is_ok_and(|ended| ended.is_ok()), "{task} ends");
 }
 
-/// How often a task was told of in an inbox.
+/// How often a task was told of in an inbox, unread.
 fn told(bench: &Bench, inbox: &str, task: &BackgroundId) -> usize {
     let mail = bench.post.waiting(inbox).unwrap_or_default();
-    mail.iter().filter(|claimed| claimed.message.from == task.as_str()).count()
+    mail.iter().filter(|claimed| !claimed.message.read && claimed.message.from == task.as_str()).count()
 }
 
 #[tokio::test]
@@ -99,9 +99,59 @@ async fn an_end_that_meets_its_launchers_end_is_told_once() {
         over(&bench, &task).await;
         over(&bench, &id).await;
         let places = (told(&bench, core.context.id().as_str(), &task), told(&bench, "team-lead", &task));
-        assert!(matches!(places, (1, 0) | (0, 1)), "{places:?}");
+        assert_eq!(places, (0, 1), "where somebody reads it");
         assert_eq!(told(&bench, "team-lead", &id), 1);
     }
+}
+
+#[tokio::test]
+async fn what_a_launcher_has_not_read_when_it_is_stopped_goes_to_the_agent_above_it() {
+    let bench = Bench::new(SCRIPT).await;
+    let (id, core) = launcher(&bench).await;
+    let own = core.context.id();
+    let (task, end) = task_of(&bench, &core).await;
+    end.send(()).expect("it waits");
+    over(&bench, &task).await;
+    assert_eq!((told(&bench, own.as_str(), &task), told(&bench, "team-lead", &task)), (1, 0));
+    bench.runtime.background.stop(&id, StoppedBy::User).await.expect("stops");
+    assert_eq!((told(&bench, own.as_str(), &task), told(&bench, "team-lead", &task)), (0, 1));
+    let project = bench.runtime.paths.project(&core.context.session_cwd);
+    let record = records::load(&project, &core.context.session, &task).expect("reads").expect("there");
+    let told = record.notification.as_ref().map(|told| (told.to.as_str(), told.announced));
+    assert_eq!(told, Some(("team-lead", true)));
+}
+
+#[tokio::test]
+async fn a_session_that_ends_does_not_wait_for_ever_for_what_remains() {
+    let bench = Bench::new(SCRIPT).await;
+    let main = Arc::clone(bench.main.core());
+    let (hold, held) = oneshot::channel();
+    let launch = Launch {
+        id: BackgroundId::shell(),
+        kind: TaskKind::Shell,
+        run_id: RunId::generate(),
+        description: "a task".to_owned(),
+        name: None,
+        launcher: Arc::clone(&main),
+        tool_use_id: "call".to_owned(),
+        meta: None,
+    };
+    let work = |control: TaskControl| async move {
+        assert!(hold.send(control.remains.hold()).is_ok());
+        control.cancel.cancelled().await;
+        TaskEnd::new(Outcome::Cancelled)
+    };
+    let task = bench.runtime.background.launch(launch, work).await.expect("launches").id;
+    let _held = held.await.expect("it works");
+    let stop = bench.runtime.background.stop_all(StoppedBy::SessionEnd);
+    tokio::time::timeout(PATIENCE, stop).await.expect("it ends");
+    let project = bench.runtime.paths.project(&main.context.session_cwd);
+    let record = records::load(&project, &main.context.session, &task).expect("reads").expect("there");
+    let error = record.outcome.and_then(|outcome| outcome.error);
+    assert_eq!(
+        (record.state, error.as_deref()),
+        (TaskState::Cancelled, Some("its last steps did not end within 0 s"))
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The finalizer of every subagent and fork, in the foreground and in the background.
 //!
-//! Its commands end, its last line is written, an inbox that never had mail goes, and a worktree in which
+//! Its commands end, its last line is written, news that it has not read goes to the agent above it, an inbox that never had mail goes, and a worktree in which
 //! nothing is new; of one that was never built nothing stays at all. Only then may it be started again.
 
 use super::Prepared;
@@ -100,6 +100,8 @@ impl Estate {
             let last = NewLine::system(RUN_ENDED, end.as_str());
             self.tell(transcript.append(vec![last]).await.map(drop).map_err(|e| e.to_string()));
         }
+        let handed = self.runtime.background.hand_on(&self.context).await;
+        self.tell(handed.map_err(|e| e.to_string()));
         let closed = self.runtime.background.post().close(&self.context).await;
         self.tell(closed.map_err(|e| e.to_string()));
         if let Some((path, meta)) = self.record.clone() {
