@@ -34,8 +34,8 @@ use crate::wire::team::{Ended, Member};
 use crate::wire::worker::WorkerSpec;
 use naming::{Named, NewName};
 use offers::{Offered, Offers};
-use panes::Seen;
 pub use panes::Sight;
+use panes::{Moved, Seen};
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,6 +71,7 @@ enum Order {
     Name(NewName, oneshot::Sender<Named>),
     Delete(oneshot::Sender<Named>),
     Pane { name: AgentName, sight: Sight, done: oneshot::Sender<Seen> },
+    PaneMoved(Moved),
     TakeOver(oneshot::Sender<Vec<String>>),
     Unsaid(oneshot::Sender<Vec<String>>),
     Living(oneshot::Sender<Vec<AgentName>>),
@@ -335,6 +336,7 @@ impl Work {
                 let _ = done.send(self.delete_team().await);
             }
             Order::Pane { name, sight, done } => self.pane(name, sight, done),
+            Order::PaneMoved(moved) => self.pane_moved(moved).await,
             Order::TakeOver(done) => self.take_over(done).await,
             Order::Unsaid(done) => {
                 // The asker may be gone.

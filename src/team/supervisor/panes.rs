@@ -1,10 +1,10 @@
 //! Panes out of sight and back, as the person says; the roster remembers which are hidden.
 
-use super::{Order, Supervisor, Work};
+use super::{Charge, Order, Supervisor, Work};
 use crate::agent::context::spawn_in;
 use crate::store::roster::Roster;
 use crate::team::wake::Topic;
-use crate::wire::ids::AgentName;
+use crate::wire::ids::{AgentName, RunId};
 use tokio::sync::oneshot;
 
 /// What a person wants of a pane.
@@ -14,6 +14,15 @@ pub enum Sight {
     Hidden,
     /// Back where teammates stand.
     Shown,
+}
+
+/// A pane that was moved.
+pub(super) struct Moved {
+    name: AgentName,
+    run_id: RunId,
+    pane: String,
+    sight: Sight,
+    done: oneshot::Sender<Seen>,
 }
 
 /// How that went: a sentence, or why not.
@@ -36,36 +45,46 @@ impl Work {
             let _ = done.send(Err(format!("there is no teammate {name} that lives")));
             return;
         };
-        let team = self.parts.team.clone();
+        let (run_id, orders) = (handle.record().run_id, self.orders.clone());
         // tmux may take its time, and nobody else waits for it.
         drop(spawn_in(&self.parts.lead, async move {
             let moved = match sight {
                 Sight::Hidden => handle.hide().await,
                 Sight::Shown => handle.show().await,
             };
-            let pane = handle.record().pane_id.filter(|_| moved);
-            let Some(pane) = pane else {
+            let Some(pane) = handle.record().pane_id.filter(|_| moved) else {
                 let _ = done.send(Err(format!("{name} has no pane that can be moved")));
                 return;
             };
-            let paths = team.paths.clone();
-            let file = paths.team_file();
-            let noted = team.disk.run(&file, move || {
-                Roster::update(&paths, |team| {
-                    team.hidden_pane_ids.retain(|hidden| *hidden != pane);
-                    if sight == Sight::Hidden {
-                        team.hidden_pane_ids.push(pane);
-                    }
-                    Ok(())
-                })
-            });
-            let seen = match noted.await {
-                Ok(()) if sight == Sight::Hidden => Ok(format!("{name} is out of sight; /team show {name}")),
-                Ok(()) => Ok(format!("{name} is in sight")),
-                Err(error) => Err(format!("the pane of {name} was moved, but not noted: {error}")),
-            };
-            team.hub.poke(Topic::Team);
-            let _ = done.send(seen);
+            // A closed channel means that the leader is ending.
+            let _ = orders.send(Order::PaneMoved(Moved { name, run_id, pane, sight, done }));
         }));
+    }
+
+    /// Notes it; a pane whose teammate has ended meanwhile is gone, and not hidden.
+    pub(super) async fn pane_moved(&mut self, moved: Moved) {
+        let Moved { name, run_id, pane, sight, done } = moved;
+        let lives = self.is_current(&name, &run_id) && self.members.get(&name).is_some_and(Charge::is_there);
+        let is_hidden = lives && sight == Sight::Hidden;
+        let team = &self.parts.team;
+        let paths = team.paths.clone();
+        let file = paths.team_file();
+        let noted = team.disk.run(&file, move || {
+            Roster::update(&paths, |team| {
+                team.hidden_pane_ids.retain(|hidden| *hidden != pane);
+                if is_hidden {
+                    team.hidden_pane_ids.push(pane);
+                }
+                Ok(())
+            })
+        });
+        let seen = match noted.await {
+            Err(error) => Err(format!("the pane of {name} was moved, but not noted: {error}")),
+            Ok(()) if !lives => Err(format!("{name} has ended")),
+            Ok(()) if is_hidden => Ok(format!("{name} is out of sight; /team show {name}")),
+            Ok(()) => Ok(format!("{name} is in sight")),
+        };
+        team.hub.poke(Topic::Team);
+        let _ = done.send(seen);
     }
 }
