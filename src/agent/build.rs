@@ -155,6 +155,7 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         notices: bad,
         unanswered,
         open_calls,
+        message,
         usage: before,
         todos,
         compacted,
@@ -193,7 +194,8 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
     }
     lines.push(started);
     let was_cut = !open_calls.is_empty();
-    if was_cut {
+    let left = if was_there { core.broker.left(&context, &open_calls).await? } else { Vec::new() };
+    if was_cut && left.is_empty() {
         let results = open_calls.iter().map(|id| Block::tool_result(id, INTERRUPTED, true)).collect();
         let message = ChatMessage::user(results);
         filled = filled.map(|tokens| tokens + context_size::of_message(&message));
@@ -221,6 +223,7 @@ pub async fn build(runtime: &Arc<Runtime>, mut plan: AgentPlan) -> Result<Built,
         filled,
     );
     (agent.servers, agent.prefix_file) = (servers, plan.prefix_file);
+    agent.left = Some(left).filter(|left| !left.is_empty()).zip(message);
     if !before.is_empty() {
         runtime.observer.event(&context, &AgentEvent::Restored(used.0, used.1));
     }

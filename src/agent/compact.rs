@@ -118,6 +118,9 @@ impl Agent {
 
     /// Compacts on demand; `focus` is what the person wants kept above all.
     pub async fn compact_now(&mut self, focus: Option<&str>, cancel: &CancellationToken) -> Compacted {
+        if let Err(error) = self.finish_left(cancel).await {
+            self.observe(&AgentEvent::Notice(error.to_string()));
+        }
         self.compact(Trigger::Manual, focus, cancel).await
     }
 

@@ -2,7 +2,7 @@
 
 use super::core::AgentCore;
 use super::events::AgentEvent;
-use super::pipeline::CANCELLED;
+use super::pipeline::NOT_BEGUN;
 use super::ports::{Answer, AskRequest};
 use super::tally::Denial;
 use crate::tools::tool::{ToolCall, ToolOutput};
@@ -77,7 +77,7 @@ pub async fn consult(
             refuse(core, call, inquiry.tool, &why, true);
             Err(ToolOutput::error(format!("Nobody answered: {why}. {}", inquiry.without)))
         }
-        Answer::Cancelled => Err(ToolOutput::error(CANCELLED)),
+        Answer::Cancelled => Err(ToolOutput::error(NOT_BEGUN)),
         Answer::Failed(why) => {
             refuse(core, call, inquiry.tool, &why, true);
             Err(ToolOutput::error(format!("The person could not be asked: {why}. {}", inquiry.without)))

@@ -4,7 +4,10 @@
 //! asked, a look whether the call must fail), run, hooks, cap. Every way out is a `tool_result`; whatever goes wrong is an error text a model can act on.
 
 mod gated;
+mod left;
 mod precheck;
+
+pub use left::finish_calls;
 
 use super::background::shells::ShellLauncher;
 use super::checkpoint::Keeper;
@@ -44,6 +47,10 @@ use tokio_util::sync::CancellationToken;
 pub const CANCELLED: &str = "The call was cancelled before it was done; it may have had some effect. \
                              Do not repeat it unless you are asked to.";
 
+/// What a call answers that was cancelled before it began.
+pub const NOT_BEGUN: &str = "The call was cancelled before it began: nothing was run. Do not repeat it unless you are \
+                             asked to.";
+
 /// Runs the calls of one assistant message: safe neighbours together, the others alone. One
 /// `tool_result` a call, in the order of the calls. The second value says why a hook wants the agent to
 /// stop; the calls after that one were not run.
@@ -53,7 +60,16 @@ pub async fn run_calls(
     calls: Vec<ToolUse>,
     cancel: &CancellationToken,
 ) -> (Vec<Block>, Option<String>) {
-    let halt = Halt::new();
+    run_on(core, tools, calls, cancel, Halt::default()).await
+}
+
+async fn run_on(
+    core: &Arc<AgentCore>,
+    tools: &ToolSet,
+    calls: Vec<ToolUse>,
+    cancel: &CancellationToken,
+    halt: Halt,
+) -> (Vec<Block>, Option<String>) {
     let places = Arc::new(Semaphore::new(core.runtime.tool_concurrency.max(1)));
     let mut results = Vec::with_capacity(calls.len());
     let mut calls = calls.into_iter().peekable();
@@ -99,7 +115,7 @@ async fn run_call(
                 format!("There is no tool named {:?} here. The tools are: {names}.", call.name)
             }),
         ),
-        Some(_) if cancel.is_cancelled() => ToolOutput::error(CANCELLED),
+        Some(_) if cancel.is_cancelled() => ToolOutput::error(NOT_BEGUN),
         Some(tool) => match halt.get() {
             Some(why) => gated::halted(why),
             None => checked(core, tool, &call, cancel, halt).await.unwrap_or_else(|refusal| refusal),
@@ -171,11 +187,10 @@ async fn checked(
     let mut summary = access.summary.clone();
     let mut approved = access.target.paths().to_vec();
     let mut note = None;
-    match gated::weighed(
-        core.permissions.decide(&access, touches.as_ref()),
-        &verdict,
-        core.permissions.mode(),
-    ) {
+    let decided = core.permissions.decide(&access, touches.as_ref());
+    let decided = gated::weighed(decided, &verdict, core.permissions.mode());
+    let is_answered = halt.is_answered(&call.id);
+    match if is_answered { gated::answered(decided) } else { decided } {
         Verdict::Allow { .. } => {}
         Verdict::Deny { why } => {
             deny(core, call, &input, &why, false);
@@ -201,7 +216,9 @@ async fn checked(
                 hook: None,
                 modes: Vec::new(),
             };
-            gated::request(core, &mut ask, cancel).await;
+            if !is_answered {
+                gated::request(core, &mut ask, cancel).await;
+            }
             let granted = asked(core, call, &input, ask, suggestions, cancel).await?;
             note = granted.note;
             if let Some(changed) = granted.input {
@@ -296,7 +313,7 @@ async fn asked(
                  report what was left undone."
             )))
         }
-        Answer::Cancelled => Err(ToolOutput::error(CANCELLED)),
+        Answer::Cancelled => Err(ToolOutput::error(NOT_BEGUN)),
         Answer::Failed(why) => {
             deny(core, call, input, &why, true);
             Err(ToolOutput::error(format!("Permission could not be asked for: {why}. Nothing was run.")))

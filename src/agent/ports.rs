@@ -4,6 +4,7 @@
 //! [`super::build::AgentPlan`]. An agent that has no team gets no mailbox and lives all the same.
 
 use super::context::AgentContext;
+use crate::store::error::StoreError;
 use crate::wire::access::Access;
 use crate::wire::ask::AskKind;
 use crate::wire::event::EventKind;
@@ -184,11 +185,30 @@ pub enum Answer {
     Failed(String),
 }
 
+/// A call that waited for an answer when the process of its agent ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftCall {
+    /// The call.
+    pub tool_use_id: String,
+    /// Whether the answer has come meanwhile.
+    pub answered: bool,
+}
+
 /// Brings asks to whoever answers. Each ask is made once and answered once.
 pub trait PermissionBroker: Send + Sync {
     /// Waits for the answer: as long as a person takes, unless cancelled.
     fn decide<'a>(&'a self, ask: AskRequest, cancel: &'a CancellationToken) -> BoxFuture<'a, Answer>;
 
+    /// Those of these calls that an earlier process of this agent left waiting for an answer: none of them has
+    /// begun. [`Self::decide`] goes on with their asks, under the same ids; other asks that the agent left
+    /// open are closed.
+    fn left<'a>(
+        &'a self,
+        context: &'a AgentContext,
+        calls: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<LeftCall>, StoreError>>;
+    /// Closes the asks that [`Self::left`] has found and nobody went on with.
+    fn close_left<'a>(&'a self, context: &'a AgentContext) -> BoxFuture<'a, ()>;
     /// Where that happens.
     fn place(&self) -> AskPlace;
     /// The mode of the leader as it is now, which no approval of a plan goes beyond; `default` where it

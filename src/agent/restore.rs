@@ -53,8 +53,10 @@ pub struct Restored {
     pub notices: Vec<String>,
     /// True when the last message is the user's: it waits for an answer.
     pub unanswered: bool,
-    /// Calls of the last message that have no results: they were under way when the process ended.
+    /// Calls of the last message that have no results: the process ended before they did.
     pub open_calls: Vec<String>,
+    /// The line of the last message.
+    pub message: Option<LineId>,
 }
 
 impl Restored {
@@ -168,6 +170,7 @@ fn take(restored: &mut Restored, announced: &mut Option<(LineId, Vec<MessageId>)
         return;
     }
     let chat = ChatMessage { role: message.role, blocks: blocks.into() };
+    restored.message = Some(line.uuid.clone());
     // Only right behind its boundary is a message a summary: a writer may have died between both lines.
     if let Some((boundary, kept)) = restored.boundary.take()
         && line.kind == LineType::User

@@ -34,6 +34,7 @@ use crate::model::scripted::gates::Gates as Gate;
 use crate::model::tuning::Tuning;
 use crate::os::process;
 use crate::store::clock;
+use crate::store::error::StoreError;
 use crate::store::ledger::Ledger;
 use crate::store::paths::Paths;
 use crate::tools::context::ToolContext;
@@ -270,6 +271,16 @@ impl Gates for Silent {
 impl PermissionBroker for Silent {
     fn decide<'a>(&'a self, _: AskRequest, _: &'a CancellationToken) -> BoxFuture<'a, Answer> {
         Box::pin(async { Answer::Nobody("a test".to_owned()) })
+    }
+    fn left<'a>(
+        &'a self,
+        _: &'a AgentContext,
+        _: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<LeftCall>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+    fn close_left<'a>(&'a self, _: &'a AgentContext) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
     }
     fn place(&self) -> AskPlace {
         AskPlace::Here

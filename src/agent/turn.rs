@@ -8,6 +8,7 @@ mod calls;
 mod forking;
 mod gated;
 mod kinds;
+mod left;
 
 pub use gated::SENT_ON;
 
@@ -23,7 +24,7 @@ use super::limits::LimitError;
 use super::mail;
 use super::mcp::Servers;
 use super::pipeline;
-use super::ports::Mailbox;
+use super::ports::{LeftCall, Mailbox};
 use super::transcript::{NewLine, Transcript, WARNING};
 use crate::model::provider::{
     Anchor, Delta, DeltaSink, ModelError, ModelRequest, ModelResponse, PromptPrefix, RequestTag, StopReason,
@@ -178,6 +179,9 @@ pub struct Agent {
     pub(super) compact_from: u64,
     /// Results in the history that the transcript does not have yet.
     owed: Option<ChatMessage>,
+    /// Calls of the last message that wait for an answer since an earlier process, and the line of that
+    /// message.
+    pub(super) left: Option<(Vec<LeftCall>, LineId)>,
     /// Kinds of agents that its model knows of; looked up at the first round.
     pub(super) told: Option<Told>,
 }
@@ -236,6 +240,7 @@ impl Agent {
             filled,
             compact_from: 0,
             owed: None,
+            left: None,
             told: None,
         };
         agent.set_filled(filled);
@@ -333,6 +338,7 @@ impl Agent {
         if open.is_empty() || self.owed.is_some() {
             return;
         }
+        self.core.broker.close_left(&self.core.context).await;
         let results = open.iter().map(|call| Block::tool_result(&call.id, INTERRUPTED, true)).collect();
         if let Err(error) = self.record(ChatMessage::user(results), None).await {
             self.observe(&AgentEvent::Notice(error.to_string()));
@@ -349,6 +355,7 @@ impl Agent {
             self.transcript.append(vec![NewLine::message(owed, None)]).await?;
             self.owed = None;
         }
+        self.finish_left(cancel).await?;
         let goes_on = matches!(input, TurnInput::Continue);
         let blocks = match input {
             TurnInput::Prompt(blocks) => Some(blocks),
@@ -518,8 +525,14 @@ impl Agent {
         let core = Arc::clone(&self.core);
         let open = line.and_then(|line| self.open_fork_point(&core, &calls, line));
         let (results, halted) = pipeline::run_calls(&core, &self.tools, calls, cancel).await;
-        let results = ChatMessage::user(results);
         drop(open);
+        self.take_results(results).await?;
+        halted.map_or(Ok(Round::Goes(count)), |why| Err(TurnError::Halted(why)))
+    }
+
+    /// Records the results of all calls of the last message.
+    async fn take_results(&mut self, results: Vec<Block>) -> Result<(), TurnError> {
+        let results = ChatMessage::user(results);
         if let Err(error) = self.record(results.clone(), None).await {
             // The calls have run: without their results the history would be refused from here on. On
             // disk they are missing until the next turn begins; a run that starts before is told that
@@ -530,7 +543,7 @@ impl Agent {
             return Err(error.into());
         }
         self.book_side_requests().await?;
-        halted.map_or(Ok(Round::Goes(count)), |why| Err(TurnError::Halted(why)))
+        Ok(())
     }
 
     /// What the tools of this round have asked models counts as the agent's.

@@ -277,6 +277,7 @@ pub(super) mod tests {
             modes: Vec::new(),
             created_at: clock::now(),
             closed: None,
+            begun: None,
         }
     }
 

@@ -2,13 +2,15 @@
 //!
 //! Owns these files. Promises that an ask is made once, that the first decision with a good
 //! signature counts, that it is on disk before anybody acts on it, that a decision nobody of us signed
-//! decides nothing, and that an ask is decided or closed, never both. Never sends anything.
+//! decides nothing, and that an ask is decided or closed, never both; one that was closed because its
+//! process died can be opened again. Never sends anything.
 
 use super::atomic;
 use super::clock;
 use super::error::StoreError;
 use super::lock;
 use super::paths::TeamPaths;
+use super::seen::Seen;
 use super::sign::Keys;
 use crate::wire::ask::{Ask, AskStatus, Closed, DecisionRecord};
 use crate::wire::ids::AskId;
@@ -52,10 +54,17 @@ pub fn find(team: &TeamPaths, id: &AskId) -> Result<Option<Standing>, StoreError
     Ok(stands(team, &mut LazyKeys::default(), &team.ask(id)).filter(|(ask, ..)| ask.id == *id))
 }
 
-/// The open asks of one team, for who looks often: what is decided or closed stays so and is read once.
+/// The open asks of one team, for who looks often: what is decided stays so and is read once, what is closed
+/// is read again when its file has changed.
 #[derive(Debug, Default)]
 pub struct OpenAsks {
-    over: Mutex<HashSet<String>>,
+    over: Mutex<Over>,
+}
+
+#[derive(Debug, Default)]
+struct Over {
+    decided: HashSet<String>,
+    closed: Seen<()>,
 }
 
 impl OpenAsks {
@@ -65,13 +74,19 @@ impl OpenAsks {
         let mut keys = LazyKeys::default();
         let mut open = Vec::new();
         for name in files(team)? {
-            if over.contains(&name) {
+            if over.decided.contains(&name) {
                 continue;
             }
-            match stands(team, &mut keys, &team.asks_dir().join(&name)) {
+            let path = team.asks_dir().join(&name);
+            let mut found = None;
+            let closed = over.closed.read(&path, || {
+                found = stands(team, &mut keys, &path);
+                found.as_ref().filter(|(_, status, _)| *status == AskStatus::Closed).map(|_| ()).ok_or(())
+            });
+            match found.filter(|_| closed.is_err()) {
                 Some((ask, AskStatus::Open, _)) => open.push(ask),
-                Some(_) => drop(over.insert(name)),
-                None => {}
+                Some((_, AskStatus::Decided, _)) => drop(over.decided.insert(name)),
+                Some((_, AskStatus::Closed, _)) | None => {}
             }
         }
         open.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
@@ -135,6 +150,26 @@ pub fn close(team: &TeamPaths, id: &AskId, reason: &str) -> Result<(), StoreErro
         }
         ask.closed = Some(Closed { at: clock::now(), reason: reason.to_owned() });
         atomic::write_json(&path, &ask, Durability::Process)
+    })
+}
+
+/// Opens an ask again that was closed without an answer; one that is decided or open stays as it is. Only
+/// who asks for the same call again calls it.
+pub fn reopen(team: &TeamPaths, id: &AskId) -> Result<(), StoreError> {
+    change(team, id, |ask| ask.closed.take().is_some())
+}
+
+/// Says in the ask's file that its call may begin. On disk before it does.
+pub fn begin(team: &TeamPaths, id: &AskId) -> Result<(), StoreError> {
+    change(team, id, |ask| ask.begun.replace(clock::now()).is_none())
+}
+
+/// Changes the file of an ask, when `how` says that it did.
+fn change(team: &TeamPaths, id: &AskId, how: impl FnOnce(&mut Ask) -> bool) -> Result<(), StoreError> {
+    outcome(team, || {
+        let path = team.ask(id);
+        let mut ask = load(team, id)?.ok_or_else(|| StoreError::NotFound { path: path.clone() })?;
+        if how(&mut ask.known) { atomic::write_json(&path, &ask, Durability::Process) } else { Ok(()) }
     })
 }
 

@@ -179,6 +179,7 @@ fn ask(id: &str) -> Ask {
         modes: Vec::new(),
         created_at: clock::now(),
         closed: None,
+        begun: None,
     }
 }
 
@@ -317,7 +318,7 @@ fn an_answer_and_the_end_of_the_wait_never_both_win() {
 }
 
 #[test]
-fn what_is_over_is_read_once() {
+fn what_is_decided_is_read_once_and_what_is_closed_can_be_opened_again() {
     let team = Team::new();
     let queue = asks::OpenAsks::default();
     let open = || -> Vec<String> {
@@ -332,10 +333,15 @@ fn what_is_over_is_read_once() {
     asks::decide(&team.team, &team.keys, decision("a1", Decision::Deny)).expect("decides");
     asks::close(&team.team, &AskId::new("a2"), "nobody").expect("closes");
     assert_eq!(open(), ["a3"]);
-    // Whoever read them again would find them open.
+    // Whoever read it again would find it open.
     std::fs::remove_file(team.team.decision(&AskId::new("a1"))).expect("removes");
-    atomic::write_json(&team.team.ask(&AskId::new("a2")), &ask("a2"), Durability::Process).expect("writes");
     assert_eq!(open(), ["a3"]);
+    asks::reopen(&team.team, &AskId::new("a2")).expect("opens");
+    assert_eq!(open(), ["a2", "a3"]);
+    asks::begin(&team.team, &AskId::new("a3")).expect("begins");
+    let begun: Vec<bool> =
+        asks::list(&team.team).expect("lists").iter().map(|(a, ..)| a.begun.is_some()).collect();
+    assert_eq!(begun, [false, false, true]);
     assert_eq!(asks::list(&team.team).expect("lists").len(), 3);
 }
 

@@ -6,27 +6,31 @@
 
 use super::context::Team;
 use super::wake::{Signal, Topic};
-use crate::agent::context::Tier;
+use crate::agent::context::{AgentContext, Tier};
 use crate::agent::ports::{
-    Answer, AskPlace, AskRequest, BoxFuture, HOOK, HookWord, Mailbox, PermissionBroker,
+    Answer, AskPlace, AskRequest, BoxFuture, HOOK, HookWord, LeftCall, Mailbox, PermissionBroker,
 };
 use crate::store::error::StoreError;
 use crate::store::{asks, clock, run};
-use crate::wire::ask::{Ask, AskKind, Closed, DecisionRecord};
+use crate::wire::ask::{Ask, AskKind, AskStatus, Closed, DecisionRecord};
 use crate::wire::event::EventKind;
 use crate::wire::frame::{FrameType, PermissionRequest};
 use crate::wire::frame_asks::{PlanApprovalRequest, QuestionRequest};
-use crate::wire::ids::{AgentName, AskId};
+use crate::wire::ids::{AgentId, AgentName, AskId};
 use crate::wire::mail::{Draft, MAX_SUMMARY_CHARS, Wake};
-use crate::wire::permission::{PermissionMode, Scope};
+use crate::wire::permission::{Decision, PermissionMode, Scope};
 use crate::wire::worker::AskPolicy;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Why an ask is closed when nobody could be asked; counted at the end of a headless run.
 pub const NOBODY: &str = "nobody is there to answer";
+
+/// Why an ask is closed when nobody waits for it.
+const ENDED: &str = "the asking agent has ended";
 
 /// Who hears of an ask by mail, beside the file that everyone finds.
 #[derive(Clone)]
@@ -44,18 +48,24 @@ pub struct FileBroker {
     team: Team,
     policy: AskPolicy,
     tell: Tell,
+    /// Asks of earlier processes that are to be gone on with.
+    left: Mutex<Vec<Ask>>,
 }
 
 impl FileBroker {
     /// A broker.
     pub fn new(team: Team, policy: AskPolicy, tell: Tell) -> Self {
-        Self { team, policy, tell }
+        Self { team, policy, tell, left: Mutex::default() }
     }
 
     async fn ask(&self, request: AskRequest, cancel: &CancellationToken) -> Result<Answer, StoreError> {
-        let ask = make(&request);
-        let id = ask.id.clone();
         let mut signal = self.team.hub.signal(Topic::Asks);
+        let ask = self.again(make(&request)).await?;
+        let id = ask.id.clone();
+        // Somebody may have answered while nobody ran.
+        if let Some(answer) = self.look(&id).await? {
+            return Ok(answer);
+        }
         if let Some(word) = request.hook {
             return self.decided(ask, word).await;
         }
@@ -64,6 +74,8 @@ impl FileBroker {
         if self.policy == AskPolicy::Deny && !by_leader {
             let closed = Closed { at: clock::now(), reason: NOBODY.to_owned() };
             self.store(Ask { closed: Some(closed), ..ask }).await?;
+            // One that was there already.
+            self.close(&id, NOBODY).await?;
             return Ok(Answer::Nobody(
                 "nobody is there to answer (headless, without --ask-timeout)".to_owned(),
             ));
@@ -119,7 +131,9 @@ impl FileBroker {
         let signed = record.clone();
         let put = move || {
             asks::create(&paths, &ask)?;
-            asks::decide(&paths, &keys, signed)
+            let is_yes = signed.decision == Decision::Allow;
+            asks::decide(&paths, &keys, signed)?;
+            if is_yes { asks::begin(&paths, &ask.id) } else { Ok(()) }
         };
         self.team.disk.run(&file, put).await?;
         self.team.log(EventKind::Ask, &agent, incarnation, told).await;
@@ -177,11 +191,16 @@ impl FileBroker {
 
     /// Closes the ask, unless an answer came first.
     async fn give_up(&self, id: &AskId, reason: &str, answer: Answer) -> Result<Answer, StoreError> {
+        self.close(id, reason).await?;
+        Ok(self.look(id).await?.unwrap_or(answer))
+    }
+
+    async fn close(&self, id: &AskId, reason: &str) -> Result<(), StoreError> {
         let (paths, ask, reason) = (self.team.paths.clone(), id.clone(), reason.to_owned());
         let file = paths.ask(id);
         self.team.disk.run(&file, move || asks::close(&paths, &ask, &reason)).await?;
         self.team.hub.poke(Topic::Asks);
-        Ok(self.look(id).await?.unwrap_or(answer))
+        Ok(())
     }
 
     /// What it means that somebody else closed the ask.
@@ -196,6 +215,48 @@ impl FileBroker {
             _ => Answer::Cancelled,
         };
         Ok(Some(self.look(id).await?.unwrap_or(answer)))
+    }
+
+    /// The ask that an earlier process left for this very call, open again, or else this one.
+    async fn again(&self, ask: Ask) -> Result<Ask, StoreError> {
+        let found = {
+            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = left.iter().position(|left| left.is_again(&ask));
+            at.map(|at| left.swap_remove(at))
+        };
+        let Some(found) = found else { return Ok(ask) };
+        let (paths, id, file) = (self.team.paths.clone(), found.id.clone(), self.team.paths.ask(&found.id));
+        self.team.disk.run(&file, move || asks::reopen(&paths, &id)).await?;
+        Ok(Ask { closed: None, ..found })
+    }
+
+    /// Keeps the asks of these calls that can be gone on with, and closes the others.
+    async fn find_left(
+        &self,
+        agent: &AgentId,
+        incarnation: u32,
+        calls: &[String],
+    ) -> Result<Vec<LeftCall>, StoreError> {
+        let (paths, agent, dir) = (self.team.paths.clone(), agent.clone(), self.team.paths.asks_dir());
+        let all = self.team.disk.run(&dir, move || asks::list(&paths)).await?;
+        let theirs: Vec<_> = all
+            .into_iter()
+            .filter(|(ask, ..)| ask.agent_id == agent && ask.incarnation <= incarnation)
+            .collect();
+        let has_begun = |id: &String| theirs.iter().any(|(a, ..)| a.tool_use_id == *id && a.begun.is_some());
+        let mut calls: HashSet<&String> = calls.iter().filter(|id| !has_begun(id)).collect();
+        let mut found = Vec::new();
+        // The last ask of a call is the one that it waited for.
+        for (ask, status, _) in theirs.iter().rev() {
+            if ask.incarnation == incarnation && calls.remove(&ask.tool_use_id) {
+                let answered = *status == AskStatus::Decided;
+                found.push(LeftCall { tool_use_id: ask.tool_use_id.clone(), answered });
+                self.left.lock().unwrap_or_else(PoisonError::into_inner).push(ask.clone());
+            } else if *status == AskStatus::Open {
+                self.close(&ask.id, ENDED).await?;
+            }
+        }
+        Ok(found)
     }
 
     async fn store(&self, ask: Ask) -> Result<(), StoreError> {
@@ -222,6 +283,10 @@ impl FileBroker {
             }
             found => found?,
         };
+        if found.as_ref().is_some_and(|record| record.decision == Decision::Allow) {
+            let (paths, ask, file) = (self.team.paths.clone(), id.clone(), self.team.paths.ask(id));
+            self.team.disk.run(&file, move || asks::begin(&paths, &ask)).await?;
+        }
         Ok(found.map(|record| Answer::Decided {
             decision: record.decision,
             scope: record.scope,
@@ -244,11 +309,9 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let (team, id) = (self.team.clone(), self.id.clone());
         let file = team.paths.ask(&id);
-        self.team.disk.later(&file, move || {
-            match asks::close(&team.paths, &id, "the asking agent has ended") {
-                Ok(()) | Err(StoreError::NotFound { .. }) => Ok(Some(())),
-                Err(error) => Err(error),
-            }
+        self.team.disk.later(&file, move || match asks::close(&team.paths, &id, ENDED) {
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(Some(())),
+            Err(error) => Err(error),
         });
     }
 }
@@ -327,12 +390,36 @@ fn make(request: &AskRequest) -> Ask {
         modes: request.modes.clone(),
         created_at: clock::now(),
         closed: None,
+        begun: None,
     }
 }
 
 impl PermissionBroker for FileBroker {
     fn decide<'a>(&'a self, ask: AskRequest, cancel: &'a CancellationToken) -> BoxFuture<'a, Answer> {
         Box::pin(async move { self.ask(ask, cancel).await.unwrap_or_else(|e| Answer::Failed(e.to_string())) })
+    }
+
+    fn left<'a>(
+        &'a self,
+        context: &'a AgentContext,
+        calls: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<LeftCall>, StoreError>> {
+        Box::pin(async move { self.find_left(&context.id(), context.incarnation, calls).await })
+    }
+
+    fn close_left<'a>(&'a self, context: &'a AgentContext) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let me = context.id();
+            let theirs: Vec<Ask> = {
+                let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+                left.extract_if(.., |ask| ask.agent_id == me).collect()
+            };
+            for ask in theirs {
+                if let Err(error) = self.close(&ask.id, "its call went on without an answer").await {
+                    tracing::warn!(ask = %ask.id, %error, "an ask could not be closed");
+                }
+            }
+        })
     }
 
     fn place(&self) -> AskPlace {

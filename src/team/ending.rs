@@ -12,9 +12,10 @@ use crate::store::roster::Roster;
 use crate::store::{asks, clock, members, run, spec};
 use crate::wire::ask::AskStatus;
 use crate::wire::event::EventKind;
-use crate::wire::ids::AgentName;
+use crate::wire::ids::{AgentId, AgentName};
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::{Ended, Member};
+use crate::wire::time::Timestamp;
 use serde_json::json;
 
 /// The verdict on a member whose process is not there; `record` is what it last said of itself.
@@ -76,11 +77,21 @@ pub async fn record(
     Ok(())
 }
 
-/// Closes the open asks of an agent; `incarnation` `None` means of whichever.
+/// Which asks that lead to an agent.
+pub enum Whose {
+    /// All.
+    Any,
+    /// Those of one incarnation.
+    Of(u32),
+    /// Those of agents below this one that were made before; its own are its own business.
+    Below(AgentId, Timestamp),
+}
+
+/// Closes open asks that lead to an agent.
 pub async fn close_asks(
     team: &Team,
     agent: &AgentName,
-    incarnation: Option<u32>,
+    whose: Whose,
     reason: &str,
 ) -> Result<(), StoreError> {
     let (paths, agent, reason) = (team.paths.clone(), agent.clone(), reason.to_owned());
@@ -88,8 +99,12 @@ pub async fn close_asks(
     team.disk
         .run(&dir, move || {
             for (ask, status, _) in asks::list(&paths)? {
-                let theirs = ask.reply_to == agent && incarnation.is_none_or(|n| n == ask.incarnation);
-                if theirs && status == AskStatus::Open {
+                let theirs = match &whose {
+                    Whose::Any => true,
+                    Whose::Of(incarnation) => ask.incarnation == *incarnation,
+                    Whose::Below(own, before) => ask.agent_id != *own && ask.created_at < *before,
+                };
+                if theirs && ask.reply_to == agent && status == AskStatus::Open {
                     asks::close(&paths, &ask.id, &reason)?;
                 }
             }

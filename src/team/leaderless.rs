@@ -63,7 +63,7 @@ pub async fn end(
     };
     ending::record(team, &member.agent_name, member.incarnation, true, &ended).await?;
     let why = "the asking agent has ended";
-    ending::close_asks(team, &member.agent_name, Some(member.incarnation), why).await?;
+    ending::close_asks(team, &member.agent_name, ending::Whose::Of(member.incarnation), why).await?;
     Ok(LeaderlessEnd::Over(ended))
 }
 

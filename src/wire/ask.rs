@@ -74,6 +74,10 @@ pub struct Ask {
     /// When nobody waits any more: written by the asking process, or by its leader when that has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
+    /// When the asking process took a yes: from then on the call may have begun, so after the death of that
+    /// process nobody asks for it again. Absent as long as nothing has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Timestamp>,
 }
 
 impl Ask {
@@ -97,15 +101,26 @@ impl Ask {
         is_plan.then(|| serde_json::from_str::<Input>(self.input.get()).ok())?.map(|input| input.plan)
     }
 
+    /// Whether both are the same question about the same call of the same run of an agent.
+    pub fn is_again(&self, other: &Self) -> bool {
+        self.kind == other.kind
+            && (&self.agent_id, self.incarnation) == (&other.agent_id, other.incarnation)
+            && (&self.tool, &self.tool_use_id, &self.cwd) == (&other.tool, &other.tool_use_id, &other.cwd)
+            && self.has_input_of(other)
+    }
+
+    fn has_input_of(&self, other: &Self) -> bool {
+        let input = |ask: &Self| serde_json::from_str::<serde_json::Value>(ask.input.get()).ok();
+        self.input.get() == other.input.get() || (input(self).is_some() && input(self) == input(other))
+    }
+
     /// Whether an answer to one can be the answer to the other: two permissions for the same call in the
     /// same directory.
     pub fn is_same(&self, other: &Self) -> bool {
-        let input = |ask: &Self| serde_json::from_str::<serde_json::Value>(ask.input.get()).ok();
         [self.kind, other.kind] == [AskKind::Permission; 2]
             && self.tool == other.tool
             && self.cwd == other.cwd
-            && (self.input.get() == other.input.get()
-                || (input(self).is_some() && input(self) == input(other)))
+            && self.has_input_of(other)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::support::model_server::{ModelServer, call_as, gate, prompt, say};
 use crate::support::panes::Tmux;
+use crate::support::state::history;
 use crate::support::wait;
 use crate::support::world::World;
 use crate::teammates::start;
@@ -163,6 +164,9 @@ fn who_ends_asks_no_more() {
     assert_ne!(late.code, Some(0), "{late:?}");
     assert!(!world.project.join("x").exists());
     assert_eq!(world.check_transcripts(), 1);
+    // It is not said to have had an effect.
+    let last = history(&world.transcript()).pop().expect("a message").to_string();
+    assert!(last.contains("cancelled before it began: nothing was run"), "{last}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// A call that launches an agent in the background.
-fn beside(id: &str, prompt: &str, more: Value) -> Part {
+pub fn beside(id: &str, prompt: &str, more: Value) -> Part {
     let mut input = json!({ "description": "a job", "prompt": prompt, "run_in_background": true });
     for (key, value) in more.as_object().into_iter().flatten() {
         input[key] = value.clone();
@@ -97,7 +97,7 @@ fn record(world: &World) -> Value {
     all[0].clone()
 }
 
-fn records(world: &World) -> Vec<Value> {
+pub fn records(world: &World) -> Vec<Value> {
     let session = world.sessions()[0].with_extension("");
     let entries = std::fs::read_dir(session.join("background")).expect("records");
     let mut all: Vec<Value> = entries.map(|e| json_file(&e.expect("entry").path())).collect();

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test says what it expected by failing")]
 
 mod asks;
+mod asks_left;
 mod attach;
 mod background;
 mod blueprint;

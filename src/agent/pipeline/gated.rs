@@ -3,7 +3,7 @@
 //! A refusal of a hook is a result like any other. A changed input is checked against the schema here and
 //! decided about by the caller, as if the model had sent it.
 
-use super::{CANCELLED, deny, parsed};
+use super::{NOT_BEGUN, deny, parsed};
 use crate::agent::core::AgentCore;
 use crate::agent::gates::{GateCall, GateEvent, GateOutcome, GateVerdict};
 use crate::agent::ports::{AskPlace, AskRequest, HookWord};
@@ -13,11 +13,45 @@ use crate::wire::block::ToolUse;
 use crate::wire::permission::{Decision, PermissionMode};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
-/// Set once a hook has said that the agent is to stop; nothing further runs then.
-pub(super) type Halt = OnceLock<String>;
+/// What the calls of one message share.
+#[derive(Debug, Default)]
+pub(super) struct Halt {
+    /// Set once a hook has said that the agent is to stop; nothing further runs then.
+    why: OnceLock<String>,
+    /// Calls that somebody has answered about already, in the life of an earlier process.
+    answered: HashSet<String>,
+}
+
+impl Halt {
+    /// With these calls answered.
+    pub(super) fn with_answered(answered: HashSet<String>) -> Self {
+        Self { why: OnceLock::new(), answered }
+    }
+
+    /// Why nothing further runs.
+    pub(super) fn get(&self) -> Option<&String> {
+        self.why.get()
+    }
+
+    /// Nothing further runs; the first reason stays.
+    pub(super) fn set(&self, why: String) {
+        let _ = self.why.set(why);
+    }
+
+    /// Whether the answer about a call is there.
+    pub(super) fn is_answered(&self, call: &str) -> bool {
+        self.answered.contains(call)
+    }
+
+    /// The reason, at the end.
+    pub(super) fn into_inner(self) -> Option<String> {
+        self.why.into_inner()
+    }
+}
 
 /// The answer of calls that come after that.
 pub(super) fn halted(why: &str) -> ToolOutput {
@@ -47,7 +81,7 @@ pub(super) async fn before(
     let event = GateEvent::PreToolUse(GateCall { tool: &call.name, input: &raw, id: &call.id });
     let GateOutcome { verdict, stop, updated_input, context, .. } = core.gate(event, cancel).await;
     if cancel.is_cancelled() {
-        return Err(ToolOutput::error(CANCELLED));
+        return Err(ToolOutput::error(NOT_BEGUN));
     }
     if let GateVerdict::Block(why) = &verdict {
         deny(core, call, &input, &format!("a hook refused it: {why}"), false);
@@ -55,7 +89,7 @@ pub(super) async fn before(
     if let Some(why) = stop {
         let refusal = halted(&why);
         // Another call of the same message may have been first.
-        let _ = halt.set(why);
+        halt.set(why);
         return Err(refusal);
     }
     if let GateVerdict::Block(why) = verdict {
@@ -86,6 +120,15 @@ pub(super) fn weighed(decided: Verdict, said: &GateVerdict, mode: PermissionMode
             Verdict::Ask { rule: format!("a hook asks: {why}"), suggestions: Vec::new() }
         }
         (decided, _) => decided,
+    }
+}
+
+/// The decision about a call that somebody has answered: that word counts, also where nobody would be asked
+/// now; a refusal stays one.
+pub(super) fn answered(decided: Verdict) -> Verdict {
+    match decided {
+        Verdict::Allow { why } => Verdict::Ask { rule: why, suggestions: Vec::new() },
+        decided @ (Verdict::Ask { .. } | Verdict::Deny { .. }) => decided,
     }
 }
 
@@ -127,7 +170,7 @@ pub(super) async fn after(
     let event = GateEvent::PostToolUse { call, response: &text_of(output), is_error: output.is_error };
     let outcome = core.gate(event, cancel).await;
     if let Some(why) = outcome.stop {
-        let _ = halt.set(why);
+        halt.set(why);
     }
     let mut more = outcome.context;
     if let GateVerdict::Block(why) = outcome.verdict {

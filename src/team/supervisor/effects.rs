@@ -113,7 +113,8 @@ impl Work {
     async fn close_asks(&self, name: &AgentName) {
         let Some(charge) = self.members.get(name) else { return };
         let (team, incarnation) = (&self.parts.team, charge.spec.incarnation);
-        let closed = ending::close_asks(team, name, Some(incarnation), "the asking agent has ended");
+        let closed =
+            ending::close_asks(team, name, ending::Whose::Of(incarnation), "the asking agent has ended");
         if let Err(error) = closed.await {
             tracing::warn!(%name, %error, "the asks of an ended teammate could not be closed");
         }

@@ -8,11 +8,11 @@ use crate::os::process;
 use crate::store::error::StoreError;
 use crate::store::roster::Roster;
 use crate::store::{clock, run, spec};
-use crate::team::ending::{self, verdict_on_absent};
+use crate::team::ending::{self, Whose, verdict_on_absent};
 use crate::team::executor::TeammateHandle;
 use crate::team::lifecycle::Lifecycle;
 use crate::wire::event::EventKind;
-use crate::wire::ids::{AgentName, RunId};
+use crate::wire::ids::{AgentId, AgentName, RunId};
 use crate::wire::limits::{RESTART_WINDOW, RESTARTS};
 use crate::wire::open::Open;
 use crate::wire::run::{AgentState, RunRecord};
@@ -28,33 +28,39 @@ use tokio::sync::oneshot;
 impl Work {
     /// Takes over every member that has not ended; one sentence for each, for the person.
     pub(super) async fn take_over(&mut self, done: oneshot::Sender<Vec<String>>) {
-        let members: Vec<Member> = match self.parts.team.roster().await {
+        let began = clock::now();
+        let (lead, members): (AgentId, Vec<Member>) = match self.parts.team.roster().await {
             Ok(roster) => {
-                roster.members.iter().filter(|m| m.ended.is_none()).map(|m| m.known.clone()).collect()
+                let living = roster.members.iter().filter(|m| m.ended.is_none()).map(|m| m.known.clone());
+                (roster.lead_agent_id.clone(), living.collect())
             }
             Err(error) => {
                 let _ = done.send(vec![error.to_string()]);
                 return;
             }
         };
-        // Whoever asked from inside the dead process waits no more; it asks again when it gets there.
-        let mut silent = vec![AgentName::team_lead()];
+        // Whoever goes on asks again for what it waited for; agents below it do when they are gone on with.
+        let mut silent = vec![(AgentName::team_lead(), Whose::Below(lead, began.clone()))];
         let mut sentences = Vec::new();
         let mut left = Vec::new();
         for member in members {
             let (sentence, asks_on) = self.take_over_one(&member).await;
             sentences.push(sentence);
             let is_gone = !self.members.get(&member.agent_name).is_some_and(Charge::is_there);
+            if !asks_on {
+                let whose = match is_gone {
+                    true => Whose::Any,
+                    false => Whose::Below(member.agent_id, began.clone()),
+                };
+                silent.push((member.agent_name, whose));
+            }
             if let Some(path) = member.worktree_path.filter(|_| is_gone && !asks_on) {
                 left.push((sentences.len() - 1, PathBuf::from(path), PathBuf::from(member.cwd)));
             }
-            if !asks_on {
-                silent.push(member.agent_name);
-            }
         }
-        for name in silent {
+        for (name, whose) in silent {
             let why = "the process that asked has ended";
-            if let Err(error) = ending::close_asks(&self.parts.team, &name, None, why).await {
+            if let Err(error) = ending::close_asks(&self.parts.team, &name, whose, why).await {
                 sentences.push(error.to_string());
             }
         }
