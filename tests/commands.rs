@@ -369,7 +369,7 @@ fn a_live_team_is_listed_with_evidence_and_ends_clean() {
         let hint = format!("say which of those that have ended: {team}");
         assert_eq!(error, json!({ "kind": "not_found", "message": "no team is running", "hint": hint }));
     }
-    assert_eq!(place.json(&["team", "delete", &team]), json!({ "team": team, "deleted": true }));
+    assert_eq!(place.json(&["team", "delete", &team, "--force"]), json!({ "team": team, "deleted": true }));
     assert_eq!(place.json(&["team", "list"]), json!([]));
 }
 
@@ -397,7 +397,7 @@ fn a_killed_leader_is_lost_and_its_mail_is_kept() {
         found,
         [&json!({ "check": "team", "status": "note",
             "message": format!("{team} ended without a word: its leader is gone ({gone})"),
-            "hint": format!("`festoon team show {team}` shows what is left, `festoon team delete {team}` removes it") })]
+            "hint": format!("`festoon team resume {team}` goes on with it, `festoon team delete {team}` removes it") })]
     );
 
     // Nobody runs, so the team has to be named; the mail waits for whoever resumes it.
@@ -422,7 +422,7 @@ fn a_killed_leader_is_lost_and_its_mail_is_kept() {
     );
     let refused = place.run(&["send", "bo", "too late", "--team", &team, "--json"]);
     assert_eq!((refused.status, refused.error()["kind"].clone()), (1, json!("stopped")));
-    assert_eq!(place.json(&["team", "delete", &team]), json!({ "team": team, "deleted": true }));
+    assert_eq!(place.json(&["team", "delete", &team, "--force"]), json!({ "team": team, "deleted": true }));
     assert_eq!(place.json(&["ps"]), json!([]));
 }
 
@@ -621,6 +621,11 @@ fn workers_in_panes_outlive_their_leader_and_are_ended_by_evidence() {
     let shown = place.json(&["attach", "bo"]);
     let command = shown["pane"].as_str().expect("a command").to_owned();
     let pane_id = pane.as_str().expect("an id");
+    let roster = fs::read(place.team_dir(&team).join("team.json")).expect("reads");
+    let roster: Value = serde_json::from_slice(&roster).expect("JSON");
+    let server = roster["members"][1]["paneServer"].clone();
+    let server = server.as_str().expect("a server");
+    assert!(command.starts_with(&format!("tmux -S {server} ")), "{command}");
     assert!(
         command.ends_with(&format!("select-window -t {pane_id} \\; select-pane -t {pane_id} \\; attach"))
     );
@@ -679,7 +684,7 @@ fn workers_in_panes_outlive_their_leader_and_are_ended_by_evidence() {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
     wait(|| place.panes().is_empty());
-    assert_eq!(place.json(&["team", "delete", &team]), json!({ "team": team, "deleted": true }));
+    assert_eq!(place.json(&["team", "delete", &team, "--force"]), json!({ "team": team, "deleted": true }));
 }
 
 #[test]

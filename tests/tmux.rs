@@ -430,6 +430,22 @@ async fn a_server_that_hangs_does_not_hold_back_the_news() {
 }
 
 #[tokio::test]
+async fn an_end_leaves_nothing_to_be_shown_in_the_users_server() {
+    let tmux = Tmux::with_leader(200, 50);
+    let worker = Worker::new("touch \"$HERE/ready\"; until [ -e \"$HERE/go\" ]; do sleep 0.02; done; exit 7");
+    let executor = tmux.beside(&worker);
+    let handle = spawn(&executor, &worker, "anna").await;
+    fs::write(worker.path("go"), "").expect("go");
+    exit_of(handle.as_ref()).await;
+    soon("its pane is gone", || tmux.panes("#{pane_id}") == ["%0"]).await;
+    // After what the pane's own end has set going.
+    tmux.ok(&["run-shell", "-d", "4", "-C", "set-option -g @later yes"]);
+    soon("its time is over", || tmux.run(&["show-options", "-gv", "@later"]).stdout == b"yes\n").await;
+    tmux.ok(&["new-session", "-d", "-s", "next", "sleep", "1000"]);
+    assert_eq!(tmux.panes("#{pane_id} [#{pane_mode}]"), ["%2 []", "%0 []"]);
+}
+
+#[tokio::test]
 async fn an_end_by_itself_is_told_with_its_status() {
     let tmux = Tmux::with_leader(200, 50);
     let worker = Worker::new("touch \"$HERE/ready\"; until [ -e \"$HERE/go\" ]; do sleep 0.02; done; exit 7");

@@ -17,7 +17,7 @@ use crate::wire::open::RawMap;
 use crate::wire::permission::{Decision, PermissionMode, Scope};
 use crate::wire::question::QuestionAnswer;
 use crate::wire::run::AgentState;
-use crate::wire::settings::{Durability, RetrySettings, Settings};
+use crate::wire::settings::{RetrySettings, Settings};
 use crate::wire::team::BackendType;
 use crate::wire::transcript::{AgentMeta, Line, LineMessage, LineType, StoredBlock};
 use crate::wire::worker::{AskPolicy, WORKER_SPEC_VERSION, WorkerSpec};

@@ -248,3 +248,37 @@ fn an_agent_without_a_name_goes_on_with_its_ask_when_it_is_gone_on_with() {
         assert_eq!(world.check_transcripts(), 2);
     }
 }
+
+#[test]
+fn a_team_whose_leader_died_is_offered_to_go_on_and_not_removed_with_what_waits_in_it() {
+    let server = ModelServer::start();
+    let world = server.world();
+    let task = call_as("c", "TaskCreate", json!({ "subject": "build", "description": "all of it" }));
+    server.on(prompt("ID:lead"), [[task, touch("one")].into()]);
+    let running = world.festoon(OPEN).start();
+    let one = id(&open_asks(&world, 1)[0]);
+    killed(&world, running);
+    let team = world.team().file_name().expect("a name").to_str().expect("UTF-8").to_owned();
+    world.festoon(["send", "--team", &team, "team-lead", "Are you there?"]).run().code(0);
+    for look in [&["ps"][..], &["team", "show", &team]] {
+        let said = world.festoon(look).run().stdout;
+        let (resume, delete) = (format!("festoon team resume {team}"), format!("festoon team delete {team}"));
+        let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("{look:?}: no {what} in {said}"));
+        assert!(at(&resume) < at(&delete), "{look:?}: {said}");
+    }
+    let refused = world.festoon(["team", "delete", &team, "--json"]).run();
+    refused.code(1);
+    let error = refused.error();
+    assert_eq!(
+        json!([error["kind"], error["message"]]),
+        json!([
+            "team_holds_work",
+            format!(
+                "team {team} holds open asks: {one}; unread mail: team-lead 1; tasks that are not done: 1; nothing was removed"
+            )
+        ])
+    );
+    assert!(world.team().exists());
+    world.festoon(["team", "delete", &team, "--force"]).run().code(0);
+    assert!(world.teams().is_empty());
+}

@@ -1,7 +1,7 @@
 //! What new leaders start again, and what not; what workers do without one, whatever they run in.
 
 use crate::support::iterm::Iterm;
-use crate::support::model_server::{ModelServer, call_as, gate, prompt, say};
+use crate::support::model_server::{ModelServer, gate, prompt, say};
 use crate::support::panes::{Tmux, worker};
 use crate::support::run::Festoon;
 use crate::support::state::json_file;
@@ -10,7 +10,7 @@ use crate::support::world::World;
 use crate::teammates::start;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[test]
 fn a_teammate_that_takes_its_leader_down_is_not_started_for_ever() {
@@ -98,38 +98,4 @@ fn without_a_leader_workers_park_or_exit_whatever_they_run_in() {
             world.all_gone();
         }
     }
-}
-
-#[test]
-fn an_open_ask_of_one_that_is_started_again_is_closed_and_asked_anew() {
-    let server = ModelServer::start();
-    let world = server.world();
-    let touch = |id: &str| call_as(id, "Bash", json!({ "command": "touch made" }));
-    server.on(prompt("ID:lead"), [start("a", "anna", "ID:anna").into(), [gate("lead"), say("x")].into()]);
-    server.on(prompt("ID:anna"), [touch("first").into(), touch("second").into(), say("It is made.").into()]);
-    let wait = ["--ask-timeout", "600"];
-    let leader = world.festoon(["-p", "ID:lead"]).args(wait).start();
-    server.reached("lead");
-    let open = || -> Vec<String> {
-        let listed = world.festoon(["ask", "list", "--json"]).run().json();
-        let asks = listed.as_array().cloned().unwrap_or_default();
-        let open = asks.iter().filter(|ask| ask["status"] == "open");
-        open.filter_map(|ask| ask["id"].as_str().map(str::to_owned)).collect()
-    };
-    until("it asks", || open().len() == 1);
-    let first = open().remove(0);
-    leader.signal(Signal::SIGKILL);
-    leader.wait();
-    // It waits for a person, whoever is dead.
-    assert_eq!(open(), std::slice::from_ref(&first));
-    server.always(prompt("ID:lead"), say("Heard."));
-    let second = world.festoon(["-p", "Go on.", "--continue", "--output-format", "json"]).args(wait).start();
-    until("it asks anew", || open().iter().any(|id| *id != first));
-    let late = world.festoon(["ask", "approve", &first, "--json"]).run();
-    late.code(1);
-    world.festoon(["ask", "approve", &open()[0]]).run().code(0);
-    second.wait().code(0);
-    assert!(world.project.join("made").exists());
-    let ends: Vec<Value> = world.members().iter().map(|m| m["ended"]["state"].clone()).collect();
-    assert_eq!(ends, ["stopped"]);
 }

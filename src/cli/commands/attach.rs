@@ -2,6 +2,7 @@
 //!
 //! Without a terminal, or with `--json`, prints the end of its transcript and is done.
 
+use super::demo::quoted;
 use super::for_people;
 use crate::cli::args::Shared;
 use crate::cli::attach::lines::Shower;
@@ -91,12 +92,16 @@ fn pane(setup: &Setup, target: &Target) -> Option<String> {
     let team = setup.paths.team(&target.row.team);
     let roster = Roster::load(&team).ok().flatten();
     let recorded = roster.and_then(|roster| latest(&roster, &target.row.name)?.pane_server.clone());
-    let socket = match recorded.as_deref().and_then(|path| path.rsplit('/').next()) {
-        Some(name) if name.starts_with(tmux::PRIVATE) => Some(name.to_owned()),
-        Some(_) => None,
-        None => Some(socket_of(&team)),
+    let environment = setup.environment.all();
+    let inside = environment.get("TMUX").and_then(|tmux| tmux.split(',').next());
+    let server = match recorded.as_deref() {
+        // Whoever is in that server needs no word of it.
+        Some(path) if inside == Some(path) => "tmux".to_owned(),
+        Some(path) => format!("tmux -S {}", quoted(path)),
+        None => {
+            let private = Some(socket_of(&team)).filter(|n| tmux::socket_path(n, environment).exists());
+            private.map_or_else(|| "tmux".to_owned(), |name| format!("tmux -L {name}"))
+        }
     };
-    let private = socket.filter(|name| tmux::socket_path(name, setup.environment.all()).exists());
-    let server = private.map_or_else(|| "tmux".to_owned(), |name| format!("tmux -L {name}"));
     Some(format!("{server} select-window -t {pane} \\; select-pane -t {pane} \\; attach"))
 }

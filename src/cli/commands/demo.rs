@@ -181,7 +181,7 @@ fn program() -> String {
 }
 
 /// A word for a shell.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),

@@ -444,14 +444,16 @@ fn leftovers(desk: &Desk) -> Vec<Check> {
                         team.leader().evidence,
                         words::number(alive, "member")
                     ),
-                    format!("`festoon team stop {name}` ends them"),
+                    format!(
+                        "`festoon team resume {name}` goes on with it, `festoon team stop {name}` ends them"
+                    ),
                 ));
             }
             "lost" => checks.push(Check::note(
                 "team",
                 format!("{name} ended without a word: its leader is gone ({})", team.leader().evidence),
                 format!(
-                    "`festoon team show {name}` shows what is left, `festoon team delete {name}` removes it"
+                    "`festoon team resume {name}` goes on with it, `festoon team delete {name}` removes it"
                 ),
             )),
             _ => {}

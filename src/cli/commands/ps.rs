@@ -74,12 +74,16 @@ fn show(
 /// A team in a line above its agents.
 pub fn heading(team: &TeamView) -> String {
     let bold = Style::new().bold();
-    let state = team.state();
+    let (state, name) = (team.state(), team.name());
     let style = state_style(state);
     let what = match state {
         "running" => String::new(),
-        "leaderless" => format!(": its leader is gone; `festoon team stop {}` ends the rest", team.name()),
-        "lost" => format!(": its leader is gone; `festoon team delete {}` removes it", team.name()),
+        "leaderless" => format!(
+            ": its leader is gone; `festoon team resume {name}` goes on with it, `festoon team stop {name}` ends the rest"
+        ),
+        "lost" => format!(
+            ": its leader is gone; `festoon team resume {name}` goes on with it, `festoon team delete {name}` removes it"
+        ),
         _ => String::new(),
     };
     let dim = Style::new().dimmed();

@@ -43,11 +43,12 @@ pub enum Verb {
     },
     /// Goes on with the session that led a team: who lives is found again, the rest restarted.
     Resume(resume::Args),
-    /// Removes a team in which nothing lives, with its mail, asks and event log.
+    /// Removes a team in which nothing lives or waits, with its mail, asks and event log.
     Delete {
         /// The team.
         team: String,
-        /// Also when agents were last seen on a host that cannot be looked at from here.
+        /// Also with open asks, unread mail or tasks that are not done, and when agents were last seen on a host
+        /// that cannot be looked at from here.
         #[arg(long)]
         force: bool,
     },

@@ -282,7 +282,11 @@ impl Server {
     /// Marks a pane as ours, and keeps it for a moment when its process ends: long enough to read how
     /// it ended, and gone all the same when nobody is there to read.
     pub async fn tag(&self, pane: &str, tag: &str, title: &str) -> Result<(), TmuxError> {
-        let closing = format!("run-shell -d {DEAD_PANE_SECONDS} -C \"kill-pane -t {pane}\"");
+        // The pane may be gone by then, and an error of a hook is shown to whoever attaches next. The format is
+        // read twice: by `run-shell`, which takes one `#` away, and when the time has come.
+        let is_there = format!("##{{S:##{{W:##{{P:##{{?##{{==:##{{pane_id}},{pane}}},1,}}}}}}}}");
+        let closing =
+            format!("run-shell -d {DEAD_PANE_SECONDS} -C \"if-shell -F '{is_there}' 'kill-pane -t {pane}'\"");
         let commands = [
             command("set-option", ["-p", "-t", pane, "@festoon", tag]),
             command("set-option", ["-p", "-t", pane, "remain-on-exit", "on"]),

@@ -8,12 +8,13 @@ use crate::cli::table::{self, Cell, Column, Table};
 use crate::cli::teams::children::{Places, Wanted};
 use crate::cli::teams::{self, Desk, TeamView};
 use crate::cli::words;
-use crate::store::asks;
 use crate::store::inbox::{Inbox, owners};
 use crate::store::sign::Keys;
+use crate::store::{asks, tasks};
 use crate::wire::ask::AskStatus;
 use crate::wire::error::ExitKind;
 use crate::wire::settings::Durability;
+use crate::wire::task::TaskStatus;
 use serde_json::{Value, json};
 
 /// A team in contract §15's shape.
@@ -81,16 +82,40 @@ fn waiting(team: &TeamView) -> Vec<(String, Option<usize>)> {
     .collect()
 }
 
+/// The ids of the open asks.
+fn open_asks(team: &TeamView) -> Result<Vec<String>, CliError> {
+    let all = asks::list(&team.paths)?.into_iter();
+    Ok(all.filter(|(_, status, _)| *status == AskStatus::Open).map(|(ask, ..)| ask.id.to_string()).collect())
+}
+
+/// Inboxes with unread mail, and how much.
+fn unread(waiting: &[(String, Option<usize>)]) -> Vec<String> {
+    waiting
+        .iter()
+        .filter(|(_, count)| *count != Some(0))
+        .map(|(name, count)| format!("{name} {}", count.map_or("?".to_owned(), |n| n.to_string())))
+        .collect()
+}
+
+/// What would be lost with a team in which nothing lives: open asks, unread mail, tasks that are not done.
+pub fn held(team: &TeamView) -> Result<Vec<String>, CliError> {
+    let (all, _) = tasks::list(&team.paths)?;
+    let open = all.iter().filter(|task| task.status != TaskStatus::Completed).map(|task| task.id.to_string());
+    let parts = [
+        ("open asks", open_asks(team)?),
+        ("unread mail", unread(&waiting(team))),
+        ("tasks that are not done", open.collect()),
+    ];
+    let parts = parts.into_iter().filter(|(_, found)| !found.is_empty());
+    Ok(parts.map(|(what, found)| format!("{what}: {}", found.join(", "))).collect())
+}
+
 /// Shows one team.
 pub fn show(desk: &Desk, shared: &Shared, wanted: Option<&str>) -> Result<Option<ExitKind>, CliError> {
     let team = teams::choose(&desk.paths, wanted)?;
     let exit = team.warn().then_some(ExitKind::Failed);
     let children = Places::find(&desk.paths, std::slice::from_ref(&team))?.children(&team, Wanted::AtWork);
-    let open: Vec<String> = asks::list(&team.paths)?
-        .iter()
-        .filter(|(_, status, _)| *status == AskStatus::Open)
-        .map(|(ask, ..)| ask.id.to_string())
-        .collect();
+    let open = open_asks(&team)?;
     let waiting = waiting(&team);
     let mut out = Out::default();
     if shared.json {
@@ -116,11 +141,7 @@ pub fn show(desk: &Desk, shared: &Shared, wanted: Option<&str>) -> Result<Option
     for line in agents(&team.rows, &children).render(table::columns()) {
         out.line(line)?;
     }
-    let unread: Vec<String> = waiting
-        .iter()
-        .filter(|(_, count)| *count != Some(0))
-        .map(|(name, count)| format!("{name} {}", count.map_or("?".to_owned(), |n| n.to_string())))
-        .collect();
+    let unread = unread(&waiting);
     if !unread.is_empty() {
         out.line(format!("  unread mail: {}", unread.join(", ")))?;
     }

@@ -4,6 +4,7 @@
 //! user, and the leader writes the verdicts. A team without one is stopped by process evidence, while
 //! this command holds the leader's lock. Nothing is removed while something lives.
 
+use super::show;
 use crate::cli::args::Shared;
 use crate::cli::backends::finders;
 use crate::cli::error::CliError;
@@ -285,6 +286,15 @@ pub fn delete(desk: &Desk, shared: &Shared, wanted: &str, force: bool) -> Result
         return Err(refused(message, hint));
     }
     lead_for_a_moment(&view)?;
+    let held = if force { Vec::new() } else { show::held(&view)? };
+    if !held.is_empty() {
+        return Err(CliError::new(
+            ExitKind::Failed,
+            "team_holds_work",
+            format!("team {name} holds {}; nothing was removed", held.join("; ")),
+            format!("`festoon team resume {name}` goes on with it; --force removes it all the same"),
+        ));
+    }
     Roster::remove_team(&view.paths)?;
     let mut out = Out::default();
     if shared.json {
