@@ -51,6 +51,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("directories", &["store/paths.rs"]),
     ("any_ascii", &["store/"]),
     ("unicode_normalization", &["store/"]),
+    ("unicode_security", &["store/slug.rs"]),
     ("nix", &["os/"]),
     ("rustix", &["os/", "store/"]),
     ("rmcp", &["tools/mcp"]),

@@ -87,12 +87,19 @@ pub async fn consult(
 
 /// Notes that a call was refused, for the result of a headless run.
 pub fn refuse(core: &AgentCore, call: &ToolCall, tool: &str, why: &str, nobody_to_ask: bool) {
-    core.runtime.tally.deny(Denial {
+    let denial = Denial {
         tool_name: tool.to_owned(),
         tool_use_id: call.id.clone(),
         tool_input: call.input.clone(),
         agent_id: core.context.id().to_string(),
         reason: why.to_owned(),
         nobody_to_ask,
-    });
+    };
+    note(core, denial);
+}
+
+/// Notes a denied call where the result of a run is made, in this process or another.
+pub fn note(core: &AgentCore, denial: Denial) {
+    core.runtime.observer.event(&core.context, &AgentEvent::Denied(Arc::new(denial.clone())));
+    core.runtime.tally.deny(denial);
 }

@@ -2,6 +2,7 @@
 
 use super::budget::LimitReached;
 use super::context::AgentContext;
+use super::tally::Denial;
 use crate::model::provider::Delta;
 use crate::wire::background::TaskRecord;
 use crate::wire::block::ChatMessage;
@@ -84,6 +85,8 @@ pub enum AgentEvent {
     Compacted(Compaction),
     /// The turn ended.
     TurnEnded(TurnSummary),
+    /// A call of it was denied.
+    Denied(Arc<Denial>),
     /// A limit forbade a spawn or a request.
     LimitReached(LimitReached),
     /// Something a person should know.

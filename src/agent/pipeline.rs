@@ -11,6 +11,7 @@ pub use left::finish_calls;
 
 use super::background::shells::ShellLauncher;
 use super::checkpoint::Keeper;
+use super::consult;
 use super::core::AgentCore;
 use super::events::AgentEvent;
 use super::fork::guard;
@@ -322,14 +323,15 @@ async fn asked(
 }
 
 fn deny(core: &AgentCore, call: &ToolUse, input: &Value, why: &str, nobody_to_ask: bool) {
-    core.runtime.tally.deny(Denial {
+    let denial = Denial {
         tool_name: call.name.clone(),
         tool_use_id: call.id.clone(),
         tool_input: input.clone(),
         agent_id: core.context.id().to_string(),
         reason: why.to_owned(),
         nobody_to_ask,
-    });
+    };
+    consult::note(core, denial);
 }
 
 fn append(output: &mut ToolOutput, addition: &str) {

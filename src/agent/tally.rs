@@ -1,7 +1,7 @@
 //! What the agents of this process have used, and which calls were denied them.
 
 use crate::wire::usage::{Money, Usage};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,7 @@ pub struct ModelUse {
 }
 
 /// A call that was denied, as the result object lists it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Denial {
     /// The tool.
     pub tool_name: String,

@@ -52,6 +52,7 @@ use crate::team::backoff::TeamGate;
 use crate::team::bubble::{FileBroker, Tell};
 use crate::team::budget::{self, LimitLog};
 use crate::team::context::Team;
+use crate::team::denials::DenialLog;
 use crate::team::executor::{RunnerControl, RunnerExit};
 use crate::team::kept::KeptTeam;
 use crate::team::lead::Lead;
@@ -350,7 +351,8 @@ pub async fn lead(setup: &Setup, plan: LeadPlan<'_>) -> Result<Session, CliError
     claim_session(setup, &id, resumes).await?;
     cleanup::start(setup);
     let left = if resumes {
-        let left = session::take_over(&setup.paths, &setup.disk, &id, setup.durability()).await;
+        let said = setup.paths.project(&setup.cwd).transcript(&id);
+        let left = session::take_over(&setup.paths, &setup.disk, &said, &id, setup.durability()).await;
         left.map_err(|e| who_leads(setup, e))?
     } else {
         None
@@ -719,7 +721,11 @@ pub async fn worker(
         ));
     }
     let reporters = Arc::new(Reporters::default());
-    let mut all: Vec<Arc<dyn Observer>> = vec![reporters.clone(), Arc::new(LimitLog::new(team.clone()))];
+    let mut all: Vec<Arc<dyn Observer>> = vec![
+        reporters.clone(),
+        Arc::new(LimitLog::new(team.clone())),
+        Arc::new(DenialLog::new(team.clone())),
+    ];
     all.extend(observers);
     let kit = Arc::new(Kit::new(tools::all(), team.clone()));
     // A kind that only this session knows was resolved by the leader before it got here.

@@ -5,6 +5,7 @@ use super::view::{head, prefixed, style_of, style_of_warning};
 use crate::store::error::StoreError;
 use crate::store::events::Reader;
 use crate::team::context::Team;
+use crate::team::denials::DENIAL;
 use crate::team::wake::{Signal, Topic};
 use crate::wire::event::{Event, EventKind};
 use crate::wire::frame::FrameType;
@@ -174,6 +175,8 @@ pub fn line(event: &Event, faces: &Faces) -> Option<String> {
         }
         EventKind::Exit => format!("{dim}is {}: {}{dim:#}", text("state"), head(text("reason"))),
         EventKind::Lost => format!("{warn}is lost: {}{warn:#}", head(text("reason"))),
+        // The agent's own lines say it.
+        EventKind::Refused if event.fields.contains_key(DENIAL) => return None,
         EventKind::Notice | EventKind::Refused | EventKind::Undeliverable | EventKind::Limit => {
             format!("{warn}{}{warn:#}", head(text("reason")))
         }

@@ -5,9 +5,11 @@ use super::compose::{LeadPlan, Session, lead};
 use super::error::CliError;
 use super::feed;
 use super::input::Prompts;
+use super::insist::{self, Insisting};
 use super::out;
 use super::output::result::{NO_ANSWER, RunResult, Subtype, worst};
 use super::output::stream_json::Printer;
+use super::refused;
 use super::setup::Setup;
 use super::signals::{self, Signalled};
 use super::spent::{self, Spent};
@@ -19,8 +21,7 @@ use crate::agent::context::{AgentContext, spawn_in};
 use crate::agent::events::{AgentEvent, Observer};
 use crate::agent::gates::{SessionEnding, SessionSource};
 use crate::agent::turn::{TurnEnd, TurnError, TurnInput, TurnStatus};
-use crate::store::{asks, clock};
-use crate::team::bubble::NOBODY;
+use crate::store::clock;
 use crate::team::lead::Settled;
 use crate::wire::error::{ErrorReport, ExitKind};
 use crate::wire::ids::SessionId;
@@ -102,6 +103,7 @@ pub async fn answer(
     let (started, since) = (Instant::now(), clock::now());
     let model = setup.model().await?;
     let mut signals = signals::listen()?;
+    insist::watch(Insisting::All, setup)?;
     let printer = (format == OutputFormat::StreamJson).then(Printer::start).transpose()?;
     let observer: Arc<dyn Observer> = match &printer {
         Some(printer) => Arc::new(printer.lines()),
@@ -163,7 +165,7 @@ pub async fn answer(
             Err(error) => out::warning(error),
         }
     }
-    if let Some(note) = result.object.note {
+    for note in result.object.note.into_iter().chain(result.forged.iter().map(String::as_str)) {
         out::warning(note);
     }
     print(&result, format, printer);
@@ -230,6 +232,8 @@ struct Outcome {
     exit: Option<ExitKind>,
     /// Whether the result is the model's answer, and no error's words.
     is_answer: bool,
+    /// Decisions that were ignored.
+    forged: Vec<String>,
 }
 
 impl Outcome {
@@ -368,18 +372,13 @@ impl Run {
     /// What came of it. What cannot be found out any more is said in the result and does not replace it.
     async fn result(&self, session: &Session, started: Instant, since: &Timestamp) -> Outcome {
         let mut troubles = Vec::new();
-        let denied = denied_elsewhere(session, since).await.unwrap_or_else(|error| {
-            troubles.push(error);
-            false
-        });
-        let tally = &session.runtime.tally;
+        let (refused, trouble) = refused::of_run(session, since).await;
+        troubles.extend(trouble);
         let Spent { total, by_model } =
             spent::this_run(&session.runtime, &session.before).await.unwrap_or_else(|error| {
                 troubles.push(error);
                 spent::in_process(&session.runtime)
             });
-        let denials = tally.denials();
-        let nobody = denied || denials.iter().any(|d| d.nobody_to_ask);
         let is_cut = self.last.as_ref().is_some_and(|end| end.cut);
         let mut outcome = Outcome {
             object: RunResult {
@@ -396,11 +395,12 @@ impl Run {
                 total_cost_usd: total.cost_usd,
                 usage: total.usage,
                 model_usage: by_model,
-                permission_denials: denials,
+                permission_denials: refused.denials,
                 error: None,
             },
-            exit: nobody.then_some(ExitKind::Denied),
+            exit: refused.nobody.then_some(ExitKind::Denied),
             is_answer: true,
+            forged: refused.forged,
         };
         self.judge(&mut outcome);
         if let Err(error) = session.runtime.budget.settled().await {
@@ -495,14 +495,4 @@ pub fn turn_error(error: &TurnError) -> CliError {
             "this is a fault of festoon; the log has more",
         ),
     }
-}
-
-/// Whether a call in any process was denied in this run because nobody could be asked. A resumed session
-/// keeps the asks of earlier runs.
-async fn denied_elsewhere(session: &Session, since: &Timestamp) -> Result<bool, CliError> {
-    let paths = session.team.paths.clone();
-    let dir = paths.asks_dir();
-    let all = session.team.disk.run(&dir, move || asks::list(&paths)).await?;
-    let mut new = all.iter().filter(|(ask, _, _)| ask.created_at >= *since);
-    Ok(new.any(|(ask, _, _)| ask.closed.as_ref().is_some_and(|c| c.reason == NOBODY)))
 }

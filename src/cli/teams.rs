@@ -93,6 +93,11 @@ impl TeamView {
             keep(error);
             None
         });
+        // Not one that is being removed just now.
+        if roster.is_none() && troubles.is_empty() && paths.dir().is_dir() {
+            troubles.push(StoreError::NotFound { path: paths.team_file() });
+        }
+        let mut keep = |error: StoreError| troubles.push(error);
         let said: BTreeMap<AgentName, run::Loaded> =
             records(&paths).map(BTreeMap::from_iter).unwrap_or_else(|error| {
                 keep(error);

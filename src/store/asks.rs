@@ -205,7 +205,7 @@ fn decide_locked(team: &TeamPaths, keys: &Keys, record: &DecisionRecord) -> Resu
         match decision(team, keys, &record.ask_id) {
             Ok(Some(_)) => return Ok(false),
             Ok(None) => {}
-            Err(StoreError::Invalid { .. } | StoreError::Corrupt { .. }) => {
+            Err(StoreError::Invalid { .. } | StoreError::Corrupt { .. } | StoreError::NotOurs { .. }) => {
                 let name = format!("{}.forged-{}", record.ask_id, clock::for_file_name());
                 let aside = path.with_file_name(name);
                 std::fs::rename(&path, aside).map_err(|e| StoreError::io("move aside", &path, e))?;

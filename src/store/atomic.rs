@@ -124,8 +124,10 @@ pub fn sweep(dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes a directory and what is missing above it, 0700, below a directory that is ours already.
+/// Makes a directory and what is missing above it, 0700, below a directory that is ours already. Refuses a link
+/// in its place, which would lead elsewhere what is written there.
 pub fn make_dir(dir: &Path) -> Result<(), StoreError> {
+    own::check_dirs(dir, dir)?;
     DirBuilder::new()
         .recursive(true)
         .mode(own::DIR_MODE)

@@ -42,6 +42,7 @@ pub fn list(
     session: &SessionId,
 ) -> Result<(Vec<TaskRecord>, Vec<StoreError>), StoreError> {
     let dir = project.background_dir(session);
+    project.check(&dir)?;
     let entries = match std::fs::read_dir(&dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),

@@ -122,6 +122,16 @@ pub enum StoreError {
         /// The run that owns it.
         by: RunId,
     },
+    /// The team that a session should go on with cannot be read.
+    #[error("the team {team} {whose} and cannot be read: {source}")]
+    Team {
+        /// The team.
+        team: TeamName,
+        /// `belongs to this session`, or that it may.
+        whose: &'static str,
+        /// What is wrong with its file.
+        source: Box<StoreError>,
+    },
     /// The system has no place for the state.
     #[error("no home directory, so no place for state")]
     NoHome,
@@ -176,6 +186,20 @@ impl StoreError {
         Self::Invalid { path: path.to_owned(), why: why.to_string() }
     }
 
+    /// What to do about a team that is damaged, where nothing may be written over it.
+    fn how_to_go_on(team: &TeamName, why: &Self) -> String {
+        match why {
+            Self::NotOurs { path, .. } if path.ends_with(team.as_str()) => {
+                "put the team's directory back in its place, or remove what stands there; then resume again"
+                    .to_owned()
+            }
+            _ => format!(
+                "mend the file, or put it back, and resume again; to give the team up with its mail and tasks: \
+                 `festoon team stop {team}`, then `festoon team delete {team}`"
+            ),
+        }
+    }
+
     /// As it is shown: a stable word, a sentence, what to do.
     pub fn report(&self) -> ErrorReport {
         let (kind, hint) = match self {
@@ -208,6 +232,11 @@ impl StoreError {
             Self::Invalid { .. } => ("invalid", ""),
             Self::Closed { .. } => ("closed", "`festoon ask list` shows what is still open"),
             Self::Fenced { .. } => ("fenced", ""),
+            Self::Team { team, source, .. } => {
+                let ErrorReport { kind, .. } = source.report();
+                let hint = Self::how_to_go_on(team, source);
+                return ErrorReport { kind, message: self.to_string(), hint };
+            }
             Self::NoHome => ("no_home", "set FESTOON_HOME to a directory of yours"),
             Self::Watch { .. } => ("watch", "changes are found by looking from time to time"),
         };

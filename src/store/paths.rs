@@ -4,7 +4,6 @@
 //! that no id or name leaves its directory, whatever it holds. The only file of this layer that
 //! may ask the environment; never reads or writes a file.
 
-use super::atomic;
 use super::error::StoreError;
 use super::own;
 use super::slug;
@@ -408,13 +407,18 @@ impl ProjectPaths {
     pub fn background(&self, session: &SessionId, task: &BackgroundId) -> PathBuf {
         self.background_dir(session).join(format!("{}.json", slug::of_id(task.as_str())))
     }
-    /// Makes the directories of a session, 0700.
+    /// Makes the directories of a session, 0700. Refuses when one of them, or another that agents of the
+    /// session will write in, is a link or somebody else's.
     pub fn make_session(&self, session: &SessionId) -> Result<(), StoreError> {
-        self.make()?;
-        atomic::make_dir(&self.sidechains(session))?;
-        atomic::make_dir(&self.output_dir(session))?;
-        atomic::make_dir(&self.background_dir(session))?;
-        self.paths.check_dirs(&self.output_dir(session))
+        for dir in [self.sidechains(session), self.output_dir(session), self.background_dir(session)] {
+            self.paths.make_dirs(&dir)?;
+        }
+        let later = [self.prefixes_dir(session), self.checkpoints(session)];
+        later.iter().try_for_each(|dir| self.paths.check_dirs(dir))
+    }
+    /// Refuses when a directory on the way to `dir`, which is below this one, is a link or somebody else's.
+    pub fn check(&self, dir: &Path) -> Result<(), StoreError> {
+        self.paths.check_dirs(dir)
     }
 }
 

@@ -60,8 +60,19 @@ impl Roster {
         })
     }
 
-    /// The names of all teams that have a file, sorted.
+    /// The names of all teams, sorted: of a place where something happened, also when its file is gone. One
+    /// that is being made has neither file nor log.
     pub fn list(paths: &Paths) -> Result<Vec<TeamName>, StoreError> {
+        let is_team = |name: &TeamName| {
+            let team = paths.team(name);
+            let is_there = |path: &Path| path.symlink_metadata().is_ok();
+            is_there(&team.team_file()) || team.dir().is_symlink() || is_there(&team.events())
+        };
+        Ok(Self::places(paths)?.into_iter().filter(is_team).collect())
+    }
+
+    /// All names that something stands under where teams are, sorted, whatever that is.
+    pub fn places(paths: &Paths) -> Result<Vec<TeamName>, StoreError> {
         let dir = paths.teams();
         paths.check_dirs(&dir)?;
         let entries = match std::fs::read_dir(&dir) {
@@ -69,11 +80,8 @@ impl Roster {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(StoreError::io("list", &dir, e)),
         };
-        let mut names: Vec<TeamName> = entries
-            .flatten()
-            .filter_map(|entry| TeamName::new(entry.file_name().to_str()?).ok())
-            .filter(|name| paths.team(name).team_file().symlink_metadata().is_ok())
-            .collect();
+        let mut names: Vec<TeamName> =
+            entries.flatten().filter_map(|entry| TeamName::new(entry.file_name().to_str()?).ok()).collect();
         names.sort();
         Ok(names)
     }

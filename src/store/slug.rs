@@ -9,6 +9,7 @@ use crate::wire::ids::{AgentName, MAX_NAME_CHARS, RESERVED, TeamName};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use unicode_normalization::UnicodeNormalization;
+use unicode_security::skeleton;
 
 /// Longest readable part before a hash; with it a slug is a name of at most 64 characters itself.
 const READABLE: usize = 48;
@@ -20,6 +21,9 @@ pub fn agent_name(display: &str) -> Result<AgentName, StoreError> {
     let slug = slug(display)?;
     if RESERVED.contains(&slug.as_str()) {
         return Err(refused(display, "it is reserved"));
+    }
+    if looks_reserved(display.trim()) {
+        return Err(refused(display, "it looks like a reserved name (team-lead, user, system or main)"));
     }
     AgentName::new(slug).map_err(|_| refused(display, "it has no slug"))
 }
@@ -51,6 +55,9 @@ fn slug(display: &str) -> Result<String, StoreError> {
     if !identity.chars().any(|c| c.is_alphanumeric() && !is_filler(c)) {
         return Err(refused(display, "it holds no letter or digit"));
     }
+    if identity.starts_with('-') {
+        return Err(refused(display, "it begins with a dash, like an option of a command"));
+    }
     // One character may be several after NFKC (㎓), so the length is looked at again.
     if identity.len() <= MAX_NAME_CHARS && identity.bytes().all(is_plain) {
         return Ok(identity);
@@ -72,6 +79,45 @@ fn fold(c: char) -> Vec<char> {
         'ı' => vec![c],
         _ => c.to_uppercase().flat_map(char::to_lowercase).collect(),
     }
+}
+
+/// Whether a person could take it for a reserved name: the same to the eye, in whatever script or case.
+fn looks_reserved(name: &str) -> bool {
+    let seen = look(name);
+    RESERVED.iter().any(|word| look(word) == seen)
+}
+
+/// What is the same for names that look alike: the skeleton of Unicode TS 39, in which characters that show
+/// nothing are gone, with all dashes and all cases as one. Twice, since the table knows the capital
+/// Т of Cyrillic as T, and its small т as nothing else.
+fn look(name: &str) -> String {
+    let dashed: String = name.nfkc().map(|c| if is_dash(c) { '-' } else { c }).collect();
+    let once: String = skeleton(&dashed).flat_map(char::to_lowercase).collect();
+    // The capital I stands for an l there, and a small l for itself.
+    skeleton(&once).map(|c| if matches!(c, 'l' | 'ı') { 'i' } else { c }).collect()
+}
+
+/// The dashes and hyphens of Unicode, and what is drawn like one.
+fn is_dash(c: char) -> bool {
+    matches!(
+        c,
+        '\u{2010}'
+            ..='\u{2015}'
+                | '\u{2043}'
+                | '\u{207b}'
+                | '\u{208b}'
+                | '\u{2212}'
+                | '\u{058a}'
+                | '\u{05be}'
+                | '\u{1806}'
+                | '\u{2e3a}'
+                | '\u{2e3b}'
+                | '\u{30fc}'
+                | '\u{fe58}'
+                | '\u{fe63}'
+                | '\u{ff0d}'
+                | '\u{ff70}'
+    )
 }
 
 /// Control characters, and those that reorder or break the line they stand in.
@@ -225,6 +271,17 @@ mod tests {
         assert!(name("北京").starts_with("beijing-") || name("北京").starts_with("bei"), "{}", name("北京"));
     }
 
+    const LOOKS: &str = "it looks like a reserved name (team-lead, user, system or main)";
+
+    #[test]
+    fn names_beside_the_reserved_ones_are_free() {
+        for display in
+            ["team-lead-2", "users", "Usha", "маин", "Märit", "user-2", "lead", "teamlead", "主", "a-b"]
+        {
+            agent_name(display).unwrap_or_else(|e| panic!("{e}"));
+        }
+    }
+
     #[test]
     fn names_that_nobody_may_have() {
         let long = "x".repeat(65);
@@ -252,6 +309,23 @@ mod tests {
             ("main", "it is reserved"),
             ("*", "it is reserved"),
             (long.as_str(), "it is longer than 64 characters"),
+            ("--help", "it begins with a dash, like an option of a command"),
+            ("-x", "it begins with a dash, like an option of a command"),
+            ("－x", "it begins with a dash, like an option of a command"),
+            ("team\u{2011}lead", LOOKS),
+            ("team\u{2014}lead", LOOKS),
+            ("team\u{30fc}lead", LOOKS),
+            ("teаm-lead", LOOKS),
+            ("ТЕАМ-LЕАD", LOOKS),
+            ("team\u{200b}-lead", LOOKS),
+            ("team\u{ad}-lead", LOOKS),
+            ("tearn-lead", LOOKS),
+            ("team-Iead", LOOKS),
+            ("usеr", LOOKS),
+            ("UЅER", LOOKS),
+            ("ѕystem", LOOKS),
+            ("mаin", LOOKS),
+            ("maın", LOOKS),
         ] {
             match agent_name(display) {
                 Err(StoreError::Name { why: found, .. }) => assert_eq!(found, why, "{display:?}"),

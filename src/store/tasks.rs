@@ -276,7 +276,7 @@ pub fn in_progress_of(team: &TeamPaths, owner: &AgentName) -> Result<Option<Task
     let holds = |bytes: &[u8], word: &[u8]| bytes.windows(word.len()).any(|at| at == word);
     for id in numbers(team)? {
         // Most tasks are not read as JSON; what cannot be read is shown by whoever lists the tasks.
-        let Ok(bytes) = std::fs::read(team.task(id)) else { continue };
+        let Ok(Some(bytes)) = atomic::read_optional(&team.task(id)) else { continue };
         if holds(&bytes, name)
             && holds(&bytes, status)
             && let Ok(task) = serde_json::from_slice::<Task>(&bytes)

@@ -168,6 +168,7 @@ pub fn look_sidechains(
     seen: &mut SeenMetas,
 ) -> Result<Vec<Arc<AgentMeta>>, StoreError> {
     let mut all = Vec::new();
+    project.check(&project.sidechains(session))?;
     for (name, path, _) in files(&project.sidechains(session))? {
         if name.ends_with(".meta.json")
             && let Ok(Some(meta)) = look_meta(&path, seen)

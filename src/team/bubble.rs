@@ -50,12 +50,14 @@ pub struct FileBroker {
     tell: Tell,
     /// Asks of earlier processes that are to be gone on with.
     left: Mutex<Vec<Ask>>,
+    /// Asks with a decision that was refused: said once.
+    refused: Mutex<HashSet<AskId>>,
 }
 
 impl FileBroker {
     /// A broker.
     pub fn new(team: Team, policy: AskPolicy, tell: Tell) -> Self {
-        Self { team, policy, tell, left: Mutex::default() }
+        Self { team, policy, tell, left: Mutex::default(), refused: Mutex::default() }
     }
 
     async fn ask(&self, request: AskRequest, cancel: &CancellationToken) -> Result<Answer, StoreError> {
@@ -277,8 +279,11 @@ impl FileBroker {
         let found = self.team.disk.run(&file, move || asks::decision(&paths, &keys, &ask)).await;
         let found = match found {
             // Nobody of us signed it, so it decides nothing; a real answer moves it aside.
-            Err(error @ (StoreError::Invalid { .. } | StoreError::Corrupt { .. })) => {
-                tracing::warn!(%error, "a decision is ignored");
+            Err(
+                error
+                @ (StoreError::Invalid { .. } | StoreError::Corrupt { .. } | StoreError::NotOurs { .. }),
+            ) => {
+                self.refuse(id, &error).await;
                 None
             }
             found => found?,
@@ -296,6 +301,23 @@ impl FileBroker {
             mode: record.permission_mode,
             answers: record.answers,
         }))
+    }
+}
+
+impl FileBroker {
+    /// Puts on record that a decision is ignored, once for each ask.
+    async fn refuse(&self, id: &AskId, error: &StoreError) {
+        if !self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()) {
+            return;
+        }
+        tracing::warn!(%error, "a decision is ignored");
+        let (paths, ask) = (self.team.paths.clone(), id.clone());
+        let file = paths.ask(id);
+        let Ok(Some(ask)) = self.team.disk.run(&file, move || asks::load(&paths, &ask)).await else { return };
+        let reason = format!("a decision about {id} is ignored, and the ask stays open: {error}");
+        let fields =
+            json!({ "askId": id, "agentId": ask.agent_id, "summary": ask.description, "reason": reason });
+        self.team.log(EventKind::Refused, &ask.reply_to, ask.incarnation, fields).await;
     }
 }
 

@@ -5,6 +5,7 @@
 //! ends a team without a leader.
 
 use super::context::Team;
+use super::mailbox::FileMailbox;
 use super::tasks;
 use super::wake::Topic;
 use crate::store::error::StoreError;
@@ -12,7 +13,9 @@ use crate::store::roster::Roster;
 use crate::store::{asks, clock, members, run, spec};
 use crate::wire::ask::AskStatus;
 use crate::wire::event::EventKind;
-use crate::wire::ids::{AgentId, AgentName};
+use crate::wire::frame::{FrameType, TeammateTerminated};
+use crate::wire::ids::{AgentId, AgentName, MessageId};
+use crate::wire::mail::{Draft, Wake};
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::{Ended, Member};
 use crate::wire::time::Timestamp;
@@ -75,6 +78,47 @@ pub async fn record(
         tracing::error!(%name, %error, "the tasks of an ended member could not be freed");
     }
     Ok(())
+}
+
+/// Tells the leader that a member is over, by the mail that a living leader gets at once: under one id for
+/// each end, so that saying it again is harmless.
+pub async fn tell_leader(
+    team: &Team,
+    agent: &AgentId,
+    incarnation: u32,
+    ended: &Ended,
+    wake: Wake,
+) -> Result<(), StoreError> {
+    let lead = AgentName::team_lead();
+    let draft = obituary(agent, incarnation, ended.state, &ended.exit, &ended.reason)
+        .map_err(|e| StoreError::Corrupt { path: team.paths.inbox(&lead), why: e.to_string() })?;
+    let id = MessageId::new(format!("ended-{agent}-{incarnation}"));
+    let system = FileMailbox::new(team.clone(), AgentName::system(), 1, None);
+    let sent = system.store(id, &lead, 1, draft.waking(wake)).await;
+    sent.map(drop).map_err(|e| StoreError::Io {
+        doing: "tell the leader in",
+        path: team.paths.inbox(&lead),
+        source: std::io::Error::other(e.what),
+    })
+}
+
+/// What the leader is told of a member that is over.
+pub fn obituary(
+    agent: &AgentId,
+    incarnation: u32,
+    state: AgentState,
+    exit: &str,
+    reason: &str,
+) -> serde_json::Result<Draft> {
+    let (name, _) = agent.as_str().split_once('@').unwrap_or((agent.as_str(), ""));
+    let text = format!("{name} is {}: {reason} ({exit}).", state.as_str());
+    let body = TeammateTerminated {
+        agent_id: agent.clone(),
+        incarnation,
+        exit: exit.to_owned(),
+        reason: reason.to_owned(),
+    };
+    Draft::frame(FrameType::TeammateTerminated, text, &body)
 }
 
 /// Which asks that lead to an agent.

@@ -1,6 +1,7 @@
 //! The team every session has: made at its start, removed at a clean end if nobody needed it.
 
 use super::context::Team;
+use super::left;
 use super::wake::WakeHub;
 use crate::agent::context::TeamLabel;
 use crate::agent::disk::Disk;
@@ -13,7 +14,7 @@ use crate::store::{asks, atomic, clock, lock, slug};
 use crate::wire::ids::{AgentId, AgentName, SessionId, TeamName};
 use crate::wire::settings::Durability;
 use crate::wire::team::{TEAM_VERSION, TeamFile};
-use crate::wire::time::Timestamp;
+use std::path::Path;
 use uuid::Uuid;
 
 /// What a new team is called.
@@ -89,26 +90,22 @@ pub fn team_file(title: TeamTitle<'_>, session: &SessionId) -> Result<TeamFile, 
     })
 }
 
-/// Takes over the newest team that `session` led, if it left one; `None` when it did not.
+/// Takes over the newest team that `session`, whose transcript is given, led, if it left one; `None` when it
+/// did not.
+///
+/// # Errors
+/// When it is led by another process, or cannot be read ([`left::find`]).
 pub async fn take_over(
     paths: &Paths,
     disk: &Disk,
+    transcript: &Path,
     session: &SessionId,
     durability: Durability,
 ) -> Result<Option<Team>, StoreError> {
-    let (all, wanted) = (paths.clone(), session.clone());
+    let (all, file, wanted) = (paths.clone(), transcript.to_owned(), session.clone());
     let dir = paths.teams();
     let found = disk.run(&dir, move || {
-        let mut newest: Option<(Timestamp, TeamName)> = None;
-        for name in Roster::list(&all)? {
-            // A damaged roster of another team is none of our business here.
-            let Ok(Some(team)) = Roster::load(&all.team(&name)) else { continue };
-            let newer = newest.as_ref().is_none_or(|(at, _)| at < &team.created_at);
-            if team.lead_session_id == wanted && newer {
-                newest = Some((team.created_at.clone(), name));
-            }
-        }
-        let Some((_, name)) = newest else { return Ok(None) };
+        let Some(name) = left::find(&all, &file, &wanted)? else { return Ok(None) };
         let lock = all.team(&name).leader_lock();
         if !lock::hold_for_life(&lock, &format!("leader of {name}"))? {
             return Err(StoreError::Exists { path: lock });

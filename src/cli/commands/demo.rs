@@ -17,6 +17,7 @@ use crate::cli::blueprint;
 use crate::cli::compose::{LeadPlan, Session, lead};
 use crate::cli::error::CliError;
 use crate::cli::headless::turn_error;
+use crate::cli::insist::{self, Insisting};
 use crate::cli::out;
 use crate::cli::screen::{Prepared, Screen};
 use crate::cli::setup::Setup;
@@ -66,6 +67,7 @@ pub async fn run(_: Args, shared: Shared) -> Result<Option<ExitKind>, CliError> 
     let watched = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let script = write_script(&setup, team.script.as_deref().unwrap_or_default(), watched).await?;
     let mut signals = signals::listen()?;
+    insist::watch(Insisting::All, &setup)?;
     let limit = setup.shared.ask_timeout.map(Duration::from_secs).or((!watched).then_some(UNWATCHED));
     let mut keyboard = if watched { Keyboard::open() } else { None };
     let prepared = Prepared::start()?;

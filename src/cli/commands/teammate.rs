@@ -7,6 +7,7 @@ use crate::cli::args::Shared;
 use crate::cli::compose;
 use crate::cli::environment::Environment;
 use crate::cli::error::CliError;
+use crate::cli::insist::{self, Insisting};
 use crate::cli::out::Printing;
 use crate::cli::setup::Setup;
 use crate::cli::signals::{self, Signalled};
@@ -119,6 +120,7 @@ pub async fn run(args: Args, shared: Shared) -> Result<Option<ExitKind>, CliErro
     let control =
         RunnerControl { cancel: cancel.clone(), interrupt: interrupted, leaving: TaskTracker::new() };
     let mut signals = signals::listen()?;
+    insist::watch(Insisting::End, &setup)?;
     let life = compose::worker(&setup, spec, vec![Arc::new(view)], control);
     tokio::pin!(life);
     let exit = loop {

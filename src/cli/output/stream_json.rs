@@ -77,6 +77,8 @@ impl Lines {
             EventKind::Idle => "idle",
             EventKind::Exit | EventKind::Lost => "teammate_ended",
             EventKind::Notice => "notice",
+            // A decision that is ignored; a denied call stands in the result, and mail that is refused in the inbox.
+            EventKind::Refused if event.fields.contains_key("askId") => "notice",
             EventKind::Limit => "limit",
             EventKind::Fork => "fork_receipt",
             EventKind::Ready

@@ -22,7 +22,9 @@ use super::compose::{LeadPlan, Session, lead};
 use super::error::CliError;
 use super::feed;
 use super::headless::{ask_policy, turn_error};
+use super::insist::{self, Insisting};
 use super::output::result::{NO_ANSWER, worst};
+use super::refused;
 use super::sessions::{self, Card};
 use super::setup::Setup;
 use super::signals;
@@ -66,6 +68,7 @@ pub async fn run(
     let since = clock::now();
     // Before the line editor, which puts its own handler above ours while it reads.
     let mut signals = signals::listen()?;
+    insist::watch(Insisting::End, setup)?;
     let wants = || setup.withheld().into_iter().chain(setup.loaded.widens.iter().cloned()).collect();
     let withheld: Vec<Withheld> = if guard::is_below_guard() { Vec::new() } else { wants() };
     let mut opened = None;
@@ -102,8 +105,8 @@ pub async fn run(
     let mut card = resume.as_ref().map(|id| Card::find(setup, id));
     let mut session = lead(setup, plan(resume)).await?;
     let mut over = CancellationToken::new();
-    let mut feeding = follow(&session, since, &printer, &over);
-    let mut repl = Repl { desk: Desk::new(console, signals, &session), failures: Vec::new() };
+    let mut feeding = follow(&session, since.clone(), &printer, &over);
+    let mut repl = Repl { desk: Desk::new(console, signals, &session), failures: Vec::new(), since };
     let (mut source, mut prompt) = (source, prompt);
     loop {
         repl.greet(&session, card.take().as_ref());
@@ -166,6 +169,8 @@ struct Repl {
     desk: Desk,
     /// Statuses of turns that failed; they count when nobody watches.
     failures: Vec<ExitKind>,
+    /// When this process began.
+    since: Timestamp,
 }
 
 impl Repl {
@@ -485,7 +490,7 @@ impl Repl {
         over: &CancellationToken,
     ) -> Result<Option<ExitKind>, CliError> {
         let ending = if leave.by == By::Signal { SessionEnding::Signal } else { SessionEnding::Exit };
-        let denied = session.runtime.tally.denials().iter().any(|d| d.nobody_to_ask);
+        let (refused, _) = refused::of_run(&session, &self.since).await;
         let keep = leave.teammates == Teammates::Keep || setup.shared.keep_team;
         if !keep && !session.lead.supervisor.living().await.is_empty() {
             self.desk.say("stopping the teammates …");
@@ -502,7 +507,7 @@ impl Repl {
         if kind != Kind::Piped {
             return Ok(interrupted);
         }
-        let denied = denied.then_some(ExitKind::Denied);
+        let denied = refused.nobody.then_some(ExitKind::Denied);
         Ok(worst(self.failures.into_iter().chain(interrupted).chain(denied)))
     }
 }

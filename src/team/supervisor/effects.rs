@@ -6,7 +6,7 @@ use crate::store::clock;
 use crate::team::ending;
 use crate::team::lifecycle::{Effect, Note, Verdict};
 use crate::team::mailbox::{FileMailbox, Sender};
-use crate::wire::frame::{FrameType, ShutdownRequest, TeammateTerminated};
+use crate::wire::frame::{FrameType, ShutdownRequest};
 use crate::wire::ids::AgentName;
 use crate::wire::mail::{Draft, Wake};
 use crate::wire::team::Ended;
@@ -138,12 +138,10 @@ impl Work {
             // leader needs no obituary.
             Note::Ended { .. } if !charge.listed || charge.leaves => return,
             Note::Ended { verdict, exit, reason } => {
-                let text = format!("{name} is {}: {reason} ({exit}).", verdict.state().as_str());
-                let body = TeammateTerminated { agent_id, incarnation, exit, reason };
                 // Who ends without being asked leaves something undone.
                 let expected = verdict == Verdict::Stopped && charge.asked;
                 let wake = if expected { Wake::Queue } else { Wake::Turn };
-                match Draft::frame(FrameType::TeammateTerminated, text, &body) {
+                match ending::obituary(&agent_id, incarnation, verdict.state(), &exit, &reason) {
                     Ok(draft) => draft.waking(wake),
                     Err(error) => return tracing::error!(%error, "a notice could not be encoded"),
                 }

@@ -14,6 +14,7 @@ use crate::team::lifecycle::Lifecycle;
 use crate::wire::event::EventKind;
 use crate::wire::ids::{AgentId, AgentName, RunId};
 use crate::wire::limits::{RESTART_WINDOW, RESTARTS};
+use crate::wire::mail::Wake;
 use crate::wire::open::Open;
 use crate::wire::run::{AgentState, RunRecord};
 use crate::wire::team::{BackendType, Ended, Member};
@@ -151,7 +152,7 @@ impl Work {
                 );
                 let ended = Ended::new(AgentState::Failed, clock::now(), "unknown", why.clone());
                 let ended = ended.having_used(Some(record));
-                self.record_end(&member.agent_name, member.incarnation, true, &ended).await;
+                self.bury(member, &ended).await;
                 return format!("{} is failed: {why}", member.agent_name);
             }
             Err(error) => return self.lose(member, &error.to_string()).await,
@@ -213,14 +214,26 @@ impl Work {
 
     async fn lose(&mut self, member: &Member, why: &str) -> String {
         let ended = Ended { reason: format!("lost with its leader: {why}"), ..verdict_on_absent(None) };
-        self.record_end(&member.agent_name, member.incarnation, true, &ended).await;
+        self.bury(member, &ended).await;
         format!("{} is lost: {why}", member.agent_name)
+    }
+
+    /// Tells the leader's model of an end that nobody saw, as if it had been there, and writes the verdict.
+    /// In this order: a leader that dies in between says it again, which the id makes harmless.
+    async fn bury(&mut self, member: &Member, ended: &Ended) {
+        let (team, name) = (&self.parts.team, &member.agent_name);
+        let told = ending::tell_leader(team, &member.agent_id, member.incarnation, ended, Wake::Turn).await;
+        if let Err(error) = told {
+            tracing::error!(%name, %error, "the leader could not be told");
+            self.unsaid.push(format!("the leader was not told of {name}: {error}"));
+        }
+        self.record_end(name, member.incarnation, true, ended).await;
     }
 
     /// One whose process is not there any more: by its own last word, or lost.
     async fn absent(&mut self, member: &Member, record: &RunRecord) -> String {
         let ended = verdict_on_absent(Some(record));
-        self.record_end(&member.agent_name, member.incarnation, true, &ended).await;
+        self.bury(member, &ended).await;
         format!("{} is {}: {}", member.agent_name, ended.state.as_str(), ended.reason)
     }
 }

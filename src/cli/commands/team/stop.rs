@@ -2,7 +2,8 @@
 //!
 //! A team with a leader is stopped through its members' own runtimes, by a shutdown request from the
 //! user, and the leader writes the verdicts. A team without one is stopped by process evidence, while
-//! this command holds the leader's lock. Nothing is removed while something lives.
+//! this command holds the leader's lock; one whose roster cannot be read, by what its members say of
+//! themselves. Nothing is removed while something lives.
 
 use super::show;
 use crate::cli::args::Shared;
@@ -49,7 +50,6 @@ pub async fn stop(
     grace: Option<u64>,
 ) -> Result<Option<ExitKind>, CliError> {
     let view = teams::choose(&setup.paths, Some(wanted))?;
-    let roster = Roster::load(&view.paths)?;
     let agent = agent.map(|agent| inbox_owner(&view, agent)).transpose()?;
     if agent.as_ref().is_some_and(AgentName::is_lead) {
         let where_it_is = view.leader().pid.map_or("it is gone".to_owned(), |pid| format!("pid {pid}"));
@@ -59,11 +59,16 @@ pub async fn stop(
         ));
     }
     let team = session::open_unwatched(&setup.paths, &setup.disk, view.name(), setup.durability())?;
+    let Some(roster) = &view.roster else {
+        view.warn();
+        let outcomes = without_a_roster(setup, &team, agent.as_ref(), grace).await?;
+        return report(&setup.shared, &view, agent.as_ref(), &outcomes);
+    };
     let living: Vec<Member> = view
         .members()
         .iter()
         .filter(|row| agent.as_ref().is_none_or(|agent| *agent == row.name))
-        .filter_map(|row| latest(roster.as_deref()?, &row.name))
+        .filter_map(|row| latest(roster, &row.name))
         .filter(|member| member.ended.is_none())
         .cloned()
         .collect();
@@ -216,8 +221,7 @@ async fn without_a_leader(
     grace: Option<u64>,
 ) -> Result<Vec<(AgentName, Outcome)>, CliError> {
     lead_for_a_moment(view)?;
-    let default = Duration::from_millis(setup.loaded.settings.shutdown.terminate_ms);
-    let grace = Grace { interrupt: Duration::ZERO, terminate: grace.map_or(default, Duration::from_secs) };
+    let grace = without_asking(setup, grace);
     let executors = finders(setup, team);
     let ends = members.into_iter().map(|member| {
         let executors = &executors;
@@ -231,6 +235,38 @@ async fn without_a_leader(
         }
     });
     Ok(futures_util::future::join_all(ends).await)
+}
+
+/// Ends what says of itself that it runs, where the roster cannot be read. Nothing is written: there is nothing
+/// to write it in, and nobody resumes such a team.
+async fn without_a_roster(
+    setup: &Setup,
+    team: &Team,
+    agent: Option<&AgentName>,
+    grace: Option<u64>,
+) -> Result<Vec<(AgentName, Outcome)>, CliError> {
+    let grace = without_asking(setup, grace);
+    let executors = finders(setup, team);
+    let members = leaderless::by_records(&team.paths)?;
+    let wanted =
+        members.into_iter().filter(|(member, _)| agent.is_none_or(|name| *name == member.agent_name));
+    let ends = wanted.map(|(member, record)| {
+        let executors = &executors;
+        async move {
+            let end = leaderless::end_process(executors, &member, Some(&record), USER, grace).await;
+            let outcome = match end {
+                LeaderlessEnd::Over(ended) => Outcome::Over(ended),
+                LeaderlessEnd::Stays(why) => Outcome::Stays(why),
+            };
+            (member.agent_name, outcome)
+        }
+    });
+    Ok(futures_util::future::join_all(ends).await)
+}
+
+fn without_asking(setup: &Setup, grace: Option<u64>) -> Grace {
+    let default = Duration::from_millis(setup.loaded.settings.shutdown.terminate_ms);
+    Grace { interrupt: Duration::ZERO, terminate: grace.map_or(default, Duration::from_secs) }
 }
 
 /// Takes the leader's lock until this process ends, so that nobody resumes the team meanwhile.
