@@ -9,11 +9,16 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 /// Longest line that is taken, in bytes: the client takes no longer one either.
 const LONGEST_LINE: usize = 16 * 1024 * 1024;
+
+/// Ids of requests without an answer that are remembered; those of cancelled ones may stay for ever.
+const MOST_OPEN: usize = 4096;
+/// Ids of answered requests that are remembered: a server may answer twice what was cancelled meanwhile.
+const MOST_ANSWERED: usize = 64;
 
 /// Input schemas as a server sent them. The client's own types sort the members of objects.
 #[derive(Default)]
@@ -60,8 +65,40 @@ struct Envelope {
 pub(super) struct Lines {
     coming: Vec<u8>,
     going: Vec<u8>,
-    /// The ids of all requests that were sent, as JSON.
-    asked: HashSet<String>,
+    asked: Asked,
+}
+
+/// The ids of requests that were sent, as JSON.
+#[derive(Default)]
+struct Asked {
+    /// Those without an answer, the oldest first.
+    open: VecDeque<String>,
+    /// The last that were answered.
+    answered: VecDeque<String>,
+    /// Whether some were dropped, so that an unknown id proves nothing any more.
+    forgetful: bool,
+}
+
+impl Asked {
+    fn ask(&mut self, id: String) {
+        self.open.push_back(id);
+        if self.open.len() > MOST_OPEN {
+            self.open.pop_front();
+            self.forgetful = true;
+        }
+    }
+
+    /// Takes an answer; `false` when nobody can have asked for it.
+    fn answer(&mut self, id: &str) -> bool {
+        let Some(at) = self.open.iter().position(|open| open == id) else {
+            return self.forgetful || self.answered.iter().any(|answered| answered == id);
+        };
+        self.answered.extend(self.open.remove(at));
+        if self.answered.len() > MOST_ANSWERED {
+            self.answered.pop_front();
+        }
+        true
+    }
 }
 
 impl Lines {
@@ -72,7 +109,7 @@ impl Lines {
             if part.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.going);
                 if let Ok(Envelope { id: Some(id), method: Some(_), .. }) = serde_json::from_slice(&line) {
-                    self.asked.insert(id.to_string());
+                    self.asked.ask(id.to_string());
                 }
             }
         }
@@ -100,7 +137,7 @@ impl Lines {
         Ok(())
     }
 
-    fn message(&self, line: &[u8]) -> Result<(), String> {
+    fn message(&mut self, line: &[u8]) -> Result<(), String> {
         let line = line.trim_ascii();
         if !line.starts_with(b"{") || memchr::memmem::find(line, b"\"jsonrpc\"").is_none() {
             return Ok(());
@@ -108,7 +145,7 @@ impl Lines {
         let broken = |error: serde_json::Error| format!("it sent a message that is not valid JSON ({error})");
         match serde_json::from_slice(line).map_err(broken)? {
             Envelope { id: Some(id), method: None, result, error }
-                if (result.is_some() || error.is_some()) && !self.asked.contains(&id.to_string()) =>
+                if (result.is_some() || error.is_some()) && !self.asked.answer(&id.to_string()) =>
             {
                 Err(format!(
                     "it answered a request that was not made (id {})",
@@ -142,6 +179,32 @@ mod tests {
         }
         assert_eq!(schemas.of("t").expect("known").get(), schema);
         assert!(schemas.of("noise").is_none());
+    }
+
+    #[test]
+    fn ids_are_forgotten_once_they_are_answered() {
+        let ask = |lines: &mut Lines, id: usize| {
+            lines.goes(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"x\"}}\n").as_bytes());
+        };
+        let answer = |lines: &mut Lines, id: usize| {
+            comes(lines, &format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n"))
+        };
+        let unasked = |id: usize| Err(format!("it answered a request that was not made (id {id})"));
+        let mut lines = Lines::default();
+        for id in 0..1000 {
+            ask(&mut lines, id);
+            assert_eq!(answer(&mut lines, id), Ok(()), "{id}");
+        }
+        assert_eq!((lines.asked.open.len(), lines.asked.answered.len()), (0, MOST_ANSWERED));
+        assert_eq!([answer(&mut lines, 999), answer(&mut lines, 5)], [Ok(()), unasked(5)]);
+        // Answers that never come cost no more than so much, and nobody is blamed for what was forgotten.
+        for id in 2000..2000 + MOST_OPEN {
+            ask(&mut lines, id);
+        }
+        assert_eq!(answer(&mut lines, 1), unasked(1));
+        ask(&mut lines, 9999);
+        assert_eq!([2000, 9999].map(|id| answer(&mut lines, id)), [Ok(()), Ok(())]);
+        assert_eq!(lines.asked.open.len(), MOST_OPEN - 1);
     }
 
     #[test]
