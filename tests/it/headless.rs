@@ -429,13 +429,14 @@ fn numbers_and_directories_that_mean_nothing_are_wrong_use() {
     let server = ModelServer::start();
     let world = server.world();
     let file = world.file("a-file", "");
-    let wrong: [(&str, &str, &str); 14] = [
+    let wrong: [(&str, &str, &str); 15] = [
         ("--max-cost", "-1", "an amount like 2.50 is wanted"),
         ("--max-cost", "nan", "an amount like 2.50 is wanted"),
         ("--max-turns", "0", "a whole number from 1 is wanted"),
         ("--max-turns", "-1", "a whole number from 1 is wanted"),
         ("--max-agents", "0", "at least 1; --max-agents-total 0 forbids agents"),
         ("--max-agents", "-1", "a whole number from 1 is wanted"),
+        ("--max-turns", "4294967296", "a smaller number is wanted"),
         ("--max-agents-total", "-1", "a whole number from 0 is wanted"),
         ("--max-tokens-total", "1.5", "a whole number from 0 is wanted"),
         ("--max-depth", "-1", "a whole number from 0 is wanted"),
