@@ -12,7 +12,7 @@ use crate::model::connect::ConnectOptions;
 use crate::model::http::HttpClient;
 use crate::model::limiter::Limiters;
 use crate::model::ollama;
-use crate::model::registry::{ModelRef, ModelSetupError, choose};
+use crate::model::registry::{ModelRef, ModelSetupError, choose, is_script};
 use crate::model::scripted::gates::Gates;
 use crate::store::paths::{HOME_VARIABLE, Paths};
 use crate::team::session::TeamTitle;
@@ -199,7 +199,7 @@ fn load(paths: &Paths, cwd: &Path, shared: &Shared, trust: Trust) -> Result<Load
 pub fn asked_of_the_environment(flag: Option<&str>) -> &'static [&'static str] {
     match flag {
         None => &OF_MODELS,
-        Some(model) if model.starts_with("scripted:") => &[],
+        Some(model) if is_script(model) => &[],
         Some(_) => &OF_MODELS[1..], // FESTOON_MODEL comes first
     }
 }

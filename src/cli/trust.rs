@@ -7,6 +7,7 @@
 
 use super::mcp;
 use crate::agent::definition_sources::{Discovery, Found, Source};
+use crate::model::registry::is_script;
 use crate::store::paths::Paths;
 use crate::store::trust;
 use crate::wire::definition::AgentDefinition;
@@ -96,7 +97,7 @@ fn brought(definition: &AgentDefinition) -> Vec<(&'static str, Vec<String>)> {
     };
     let hooks: Vec<String> = definition.hooks.commands().map(runs).collect();
     // A model that is a file of the project makes the calls that somebody else has written there.
-    let played = definition.model.iter().filter(|model| model.starts_with("scripted:"));
+    let played = definition.model.iter().filter(|model| is_script(model));
     let brought = [
         ("hooks", hooks),
         ("mcpServers", shown_servers(&Value::Object(servers))),

@@ -113,6 +113,11 @@ fn missing(provider: Provider) -> &'static str {
     }
 }
 
+/// Whether `model` is written as a script's: its calls are those of whoever wrote the file.
+pub fn is_script(model: &str) -> bool {
+    model.trim_start().split_once(':').is_some_and(|(provider, _)| provider == Provider::Scripted.as_str())
+}
+
 impl fmt::Display for ModelRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.provider.as_str(), self.name)

@@ -8,6 +8,7 @@ use crate::cli::teams::children::{Child, Places, Wanted};
 use crate::cli::teams::row::Row;
 use crate::cli::teams::{self, Desk, TeamView};
 use crate::cli::{status, view, words};
+use crate::model::registry::is_script;
 use crate::wire::error::ExitKind;
 use crate::wire::ledger::{LedgerFile, Used};
 use crate::wire::run::AgentState;
@@ -168,7 +169,9 @@ fn cells(row: &Row, name: &str) -> [Cell; 8] {
 /// What tells models apart at a glance: the name without its provider, a script without its directory.
 pub fn short_model(full: &str) -> String {
     match full.split_once(':') {
-        Some(("scripted", file)) => format!("scripted:{}", file.rsplit('/').next().unwrap_or(file)),
+        Some((provider, file)) if is_script(full) => {
+            format!("{provider}:{}", file.rsplit('/').next().unwrap_or(file))
+        }
         Some((_, name)) => name.to_owned(),
         None => full.to_owned(),
     }

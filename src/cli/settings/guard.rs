@@ -7,6 +7,8 @@
 //! person who was asked says no; everything else counts always, above all what narrows.
 
 use crate::cli::trust::{Trust, Withheld, shown};
+use crate::model::registry::is_script;
+use crate::policy::narrow::is_wider;
 use crate::wire::limits::{MAX_AGENTS, MAX_AGENTS_TOTAL, MAX_DEPTH, TOOL_CONCURRENCY};
 use crate::wire::permission::PermissionMode;
 use serde_json::{Map, Value};
@@ -14,8 +16,6 @@ use serde_json::{Map, Value};
 /// Keys that need trust: when the person's old sessions are removed, variables that make any command run
 /// code, commands that run by themselves, and addresses that keys are sent to.
 const TRUSTED_ONLY: [&str; 6] = ["cleanupDays", "env", "extensions", "hooks", "mcpServers", "providers"];
-/// What a model that is a file of the project begins with: its calls are whoever wrote the file's.
-const SCRIPTED: &str = "scripted:";
 /// Keys that widen whatever they hold.
 const WIDENING: [&[&str]; 4] =
     [&["permissions", "allow"], &["permissions", "additionalDirectories"], &["aliases"], &["prices"]];
@@ -84,7 +84,8 @@ fn needs_trust(file: &Map<String, Value>) -> Vec<Vec<String>> {
     if get(file, &mode).and_then(Value::as_str) == Some(PermissionMode::BypassPermissions.as_str()) {
         paths.push(mode);
     }
-    let scripted = |value: &Value| value.as_str().is_some_and(|text| text.trim_start().starts_with(SCRIPTED));
+    // The calls of a model that is a file of the project are whoever wrote the file's.
+    let scripted = |value: &Value| value.as_str().is_some_and(is_script);
     if file.get("model").is_some_and(scripted) {
         paths.push(vec!["model".to_owned()]);
     }
@@ -100,8 +101,8 @@ fn widening(file: &Map<String, Value>, weaker: &Map<String, Value>) -> Vec<Vec<S
     let mut paths: Vec<Vec<String>> = WIDENING.iter().map(|path| owned(path)).collect();
     paths.retain(|path| get(file, path).is_some_and(|value| !is_empty(value)));
     let mode = owned(&["permissions", "defaultMode"]);
-    let wide = [PermissionMode::AcceptEdits, PermissionMode::Auto].map(|mode| Value::from(mode.as_str()));
-    if get(file, &mode).is_some_and(|mode| wide.contains(mode)) {
+    let named = |settings| get(settings, &mode).and_then(Value::as_str).and_then(PermissionMode::from_name);
+    if named(file).is_some_and(|wanted| is_wider(wanted, named(weaker).unwrap_or_default())) {
         paths.push(mode);
     }
     for (key, default) in LIMITS {
@@ -210,6 +211,42 @@ mod tests {
         let mut file = object(written.clone());
         assert_eq!(restrict("f", &mut file, &user, Trust::Full), Guarded::default());
         assert_eq!(Value::Object(file), written);
+    }
+
+    #[test]
+    fn a_mode_widens_that_lets_more_through_than_the_one_in_force() {
+        let all = ["plan", "dontAsk", "default", "acceptEdits", "auto"];
+        let settings = |mode: Option<&str>| match mode {
+            Some(mode) => object(json!({"permissions": {"defaultMode": mode}})),
+            None => Map::new(),
+        };
+        // Nobody has said one: `default` is in force.
+        let table = [
+            (None, &all[3..]),
+            (Some("plan"), &all[1..]),
+            (Some("dontAsk"), &all[2..]),
+            (Some("default"), &all[3..]),
+            (Some("acceptEdits"), &all[4..]),
+            (Some("auto"), &[]),
+            (Some("bypassPermissions"), &[]),
+        ];
+        for (own, wider) in table {
+            for mode in all {
+                let wanted: &[(&str, Vec<&str>)] =
+                    if wider.contains(&mode) { &[("permissions.defaultMode", vec![mode])] } else { &[] };
+                let (mut file, own) = (settings(Some(mode)), settings(own));
+                assert_eq!(
+                    named(&restrict("f", &mut file, &own, Trust::None).widens),
+                    wanted,
+                    "{mode} {own:?}"
+                );
+                assert_eq!(file, settings(Some(mode)));
+                let refused = restrict("f", &mut file, &own, Trust::Refused);
+                assert_eq!(named(&refused.withheld), wanted, "{mode} {own:?}");
+                let left = if wanted.is_empty() { json!({"defaultMode": mode}) } else { json!({}) };
+                assert_eq!(file.get("permissions"), Some(&left), "{mode} {own:?}");
+            }
+        }
     }
 
     #[test]

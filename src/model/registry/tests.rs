@@ -14,6 +14,15 @@ fn model(text: &str) -> ModelRef {
 fn names_are_read_and_bad_ones_are_explained() {
     assert_eq!(model("anthropic:us.claude:0").name, "us.claude:0");
     assert_eq!(model(" scripted:/a b.toml ").to_string(), "scripted:/a b.toml");
+    for (text, is) in [
+        ("scripted:/x", true),
+        (" scripted:x", true),
+        ("scripted", false),
+        ("scriptedly:x", false),
+        ("anthropic:scripted:x", false),
+    ] {
+        assert_eq!(is_script(text), is, "{text}");
+    }
     for (text, want) in [
         (
             "nope:x",
