@@ -39,8 +39,8 @@ use futures_util::stream::FuturesOrdered;
 use gated::{Gated, Halt};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -183,7 +183,7 @@ async fn checked(
     let Gated { mut raw, mut input, verdict, context: mut more } =
         gated::before(core, tool, call, cancel, halt).await?;
     let written = tool.access(&input, &core.context.cwd);
-    let touches = reach::touches(core, &written).await;
+    let touches = reach::touches(core, &written, cancel).await;
     let access = resolve_access(&core.runtime.disk, written).await;
     let mut summary = access.summary.clone();
     let mut approved = access.target.paths().to_vec();
@@ -225,7 +225,7 @@ async fn checked(
             if let Some(changed) = granted.input {
                 raw = changed.into();
                 input = parsed(tool, &raw)?;
-                (approved, summary) = decide_again(core, tool, call, &input).await?;
+                (approved, summary) = decide_again(core, tool, call, &input, cancel).await?;
             }
         }
     }
@@ -259,9 +259,10 @@ async fn decide_again(
     tool: &Arc<dyn Tool>,
     call: &ToolUse,
     input: &Value,
+    cancel: &CancellationToken,
 ) -> Result<(Vec<PathBuf>, String), ToolOutput> {
     let written = tool.access(input, &core.context.cwd);
-    let touches = reach::touches(core, &written).await;
+    let touches = reach::touches(core, &written, cancel).await;
     let access = resolve_access(&core.runtime.disk, written).await;
     if let Verdict::Deny { why } = core.permissions.decide(&access, touches.as_ref()) {
         deny(core, call, input, &why, false);
@@ -362,7 +363,6 @@ fn tool_context(
     approved: Vec<PathBuf>,
     cancel: &CancellationToken,
 ) -> ToolContext {
-    let kept = core.permissions.kept();
     ToolContext {
         cwd: core.context.cwd.clone(),
         tool_use_id: id.to_owned(),
@@ -374,7 +374,7 @@ fn tool_context(
         closed: core.permissions.closed.clone().into(),
         approved: approved.into(),
         output_dir: core.permissions.own_output.clone(),
-        kept_back: Arc::new(move |path| kept.keeps(path)),
+        kept_back: kept_back(Arc::clone(core)),
         mask: core.runtime.mask.clone(),
         web: Arc::new(web::OwnWeb(Arc::clone(core))),
         todos: Arc::new(todos::Own(Arc::clone(core))),
@@ -382,3 +382,12 @@ fn tool_context(
         progress: Arc::new(Progress { core: Arc::clone(core), id: id.to_owned() }),
     }
 }
+
+/// What rules keep from being read, worked out when a search first asks: most calls never do.
+fn kept_back(core: Arc<AgentCore>) -> Arc<dyn Fn(&Path) -> bool + Send + Sync> {
+    let kept = OnceLock::new();
+    Arc::new(move |path| kept.get_or_init(|| core.permissions.kept()).keeps(path))
+}
+
+#[cfg(test)]
+mod tests;

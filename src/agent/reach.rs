@@ -5,18 +5,26 @@
 
 use super::core::AgentCore;
 use crate::os::file::{normalize, resolve};
-use crate::policy::reach::{self, How, Mention, Mentions, Touched, Touches, Tree};
+use crate::policy::reach::{self, How, Mention, Mentions, Touched, Touches};
+use crate::policy::trees::Tree;
 use crate::wire::access::{Access, Target};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
-/// Entries of directories that one command may cost.
-const MAX_ENTRIES: usize = 20_000;
+/// Directories and their entries that one command may cost.
+const MAX_ENTRIES: usize = 100_000;
+/// How long a look may take; a disk that is slower is one that hangs.
+const LOOK_DEADLINE: Duration = Duration::from_secs(5);
+/// Bytes of the longest path that is looked at; the kernel takes none that is longer.
+const LONGEST_PATH: usize = 4096;
 
 /// The files that a call touches, where some rule denies or asks about files; of a file tool, its paths as they
 /// are written, since a rule may name a link. `access` is not resolved yet.
-pub async fn touches(core: &AgentCore, access: &Access) -> Option<Touches> {
+pub async fn touches(core: &AgentCore, access: &Access, cancel: &CancellationToken) -> Option<Touches> {
     let permissions = &core.permissions;
     if !reach::matters(&permissions.rules()) {
         return None;
@@ -32,15 +40,32 @@ pub async fn touches(core: &AgentCore, access: &Access) -> Option<Touches> {
         _ => return None,
     };
     let mentions = reach::mentions(command, &permissions.cwd, permissions.home.as_deref());
-    let cwd = permissions.cwd.clone();
-    let found = core.runtime.disk.run(&cwd, move || Ok(look(&mentions))).await;
-    // The store thread is gone: the process ends; the words as written are judged.
-    found.ok()
+    Some(seen(mentions, LOOK_DEADLINE, cancel).await)
 }
 
-fn look(mentions: &Mentions) -> Touches {
-    let mut eye =
-        Eye { left: MAX_ENTRIES, found: Touches { all: Vec::new(), doubt: mentions.doubt.clone() } };
+/// A look away from the threads that others wait for. Without an end in time the words as written are judged,
+/// with a doubt.
+async fn seen(mentions: Mentions, deadline: Duration, cancel: &CancellationToken) -> Touches {
+    let mut written = Touches::as_written(mentions.clone());
+    let stop = cancel.child_token();
+    let _ends_with_us = stop.clone().drop_guard();
+    let look = tokio::task::spawn_blocking(move || look(&mentions, stop));
+    let why = tokio::select! {
+        biased;
+        () = cancel.cancelled() => "the look at its files was cancelled",
+        () = tokio::time::sleep(deadline) => "its files took too long to look at",
+        found = look => match found {
+            Ok(found) => return found,
+            Err(_) => "the look at its files failed",
+        },
+    };
+    written.doubt.get_or_insert_with(|| why.to_owned());
+    written
+}
+
+fn look(mentions: &Mentions, stop: CancellationToken) -> Touches {
+    let found = Touches { all: Vec::new(), doubt: mentions.doubt.clone() };
+    let mut eye = Eye { left: MAX_ENTRIES, stop, found };
     mentions.all.iter().for_each(|mention| eye.mention(mention));
     if eye.left == 0 {
         eye.found.doubt.get_or_insert_with(|| "there are too many files to look at".to_owned());
@@ -50,41 +75,59 @@ fn look(mentions: &Mentions) -> Touches {
 
 struct Eye {
     left: usize,
+    stop: CancellationToken,
     found: Touches,
 }
 
 impl Eye {
     fn mention(&mut self, mention: &Mention) {
+        if mention.path.as_os_str().len() > LONGEST_PATH {
+            self.found.doubt.get_or_insert_with(|| "a path is too long to look at".to_owned());
+            return self.add(mention, mention.sure, normalize(&mention.path));
+        }
         let mut paths = if mention.glob { self.expand(&mention.path) } else { Vec::new() };
         if paths.is_empty() {
             paths.push(mention.path.clone()); // a shell leaves what fits nothing as it is
         }
         for path in paths {
             let real = resolve(&path);
-            if mention.tree != Tree::None && real.is_dir() {
-                self.walk(mention, &real);
+            if let Some(tree) = mention.tree.filter(|_| real.is_dir()) {
+                self.walk(mention, tree, &real);
             }
-            self.add(mention, normalize(&path));
-            self.add(mention, real);
+            self.add(mention, mention.sure, normalize(&path));
+            self.add(mention, mention.sure, real);
         }
     }
 
-    fn add(&mut self, mention: &Mention, path: PathBuf) {
-        let touched = Touched { path, how: mention.how, sure: mention.sure };
+    fn add(&mut self, mention: &Mention, sure: bool, path: PathBuf) {
+        let touched = Touched { path, how: mention.how, sure };
         if self.found.all.last() != Some(&touched) {
             self.found.all.push(touched);
         }
     }
 
-    /// The names in a directory, as far as there is room.
+    /// Whether there is room for one more.
+    fn takes(&mut self) -> bool {
+        if self.stop.is_cancelled() {
+            self.left = 0;
+        }
+        let room = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        room
+    }
+
+    /// The names in a directory, as far as there is room; the directory costs as much as one of them.
     fn names(&mut self, dir: &Path) -> Vec<fs::DirEntry> {
+        if !self.takes() {
+            return Vec::new();
+        }
         let names: Vec<fs::DirEntry> =
             fs::read_dir(dir).into_iter().flatten().flatten().take(self.left).collect();
         self.left -= names.len();
         names
     }
 
-    /// What a path with wildcards expands to.
+    /// What a path with wildcards expands to; nothing when there is no room for all of it.
     fn expand(&mut self, path: &Path) -> Vec<PathBuf> {
         let mut found = vec![PathBuf::new()];
         for part in path.components() {
@@ -92,38 +135,63 @@ impl Eye {
                 Component::Normal(name) => name.to_str().filter(|name| name.contains(['*', '?', '['])),
                 _ => None,
             };
-            let Some(pattern) = wild else {
-                found.iter_mut().for_each(|dir| dir.push(part));
-                continue;
-            };
-            let mut next = Vec::new();
-            for dir in found {
-                let names = self.names(&dir);
-                let fits = |name: &OsStr| name.to_str().is_some_and(|name| reach::fits_part(pattern, name));
-                next.extend(names.into_iter().filter(|e| fits(&e.file_name())).map(|e| e.path()));
-                // `.*` also means these two.
-                let dots = [".", ".."].into_iter().filter(|name| reach::fits_part(pattern, name));
-                next.extend(dots.map(|name| dir.join(name)));
+            match wild {
+                Some(pattern) => found = self.fitting(&found, pattern),
+                None => found.iter_mut().for_each(|dir| dir.push(part)),
             }
-            found = next;
+            if self.left == 0 {
+                return Vec::new();
+            }
         }
         found.retain(|path| path.symlink_metadata().is_ok());
         found
     }
 
-    /// The files below a directory. Links are not followed, as the programs do not either.
-    fn walk(&mut self, mention: &Mention, dir: &Path) {
+    /// What fits one part in these directories, each once.
+    fn fitting(&mut self, dirs: &[PathBuf], pattern: &str) -> Vec<PathBuf> {
+        let fits = |name: &OsStr| name.to_str().is_some_and(|name| reach::fits_part(pattern, name));
+        // `.*` also means these two.
+        let dots: Vec<&str> =
+            [".", ".."].into_iter().filter(|name| reach::fits_part(pattern, name)).collect();
+        let (mut found, mut known) = (Vec::new(), HashSet::new());
+        for dir in dirs {
+            let mut paths: Vec<PathBuf> =
+                self.names(dir).into_iter().filter(|e| fits(&e.file_name())).map(|e| e.path()).collect();
+            for dot in &dots {
+                if self.takes() {
+                    // By its own name: written as it is, each part would find all directories once more.
+                    paths.push(resolve(&dir.join(dot)));
+                }
+            }
+            found.extend(paths.into_iter().filter(|path| known.insert(path.clone())));
+        }
+        found
+    }
+
+    /// The files below a directory; each directory once, however many links lead there.
+    fn walk(&mut self, mention: &Mention, tree: Tree, dir: &Path) {
+        let sure = mention.sure && tree.sure;
+        let mut known = HashSet::from([dir.to_owned()]);
         let mut todo = vec![dir.to_owned()];
         while let Some(dir) = todo.pop() {
             for entry in self.names(&dir) {
-                let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-                if hidden && mention.tree == Tree::Visible {
+                if !tree.hidden && entry.file_name().as_encoded_bytes().starts_with(b".") {
                     continue;
                 }
-                match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => todo.push(entry.path()),
-                    Ok(kind) if kind.is_file() => self.add(mention, entry.path()),
-                    _ => {}
+                let path = entry.path();
+                let Ok(kind) = entry.file_type() else { continue };
+                if kind.is_dir() {
+                    todo.extend(Some(path).filter(|path| known.insert(path.clone())));
+                } else if kind.is_file() {
+                    self.add(mention, sure, path);
+                } else if kind.is_symlink() && tree.links {
+                    let real = resolve(&path);
+                    self.add(mention, sure, path);
+                    if real.is_dir() {
+                        todo.extend(Some(real).filter(|real| known.insert(real.clone())));
+                    } else {
+                        self.add(mention, sure, real);
+                    }
                 }
             }
         }
@@ -137,7 +205,7 @@ mod tests {
 
     /// What a command in `dir` certainly reads, relative to it.
     fn read(dir: &Path, command: &str) -> Vec<String> {
-        let found = look(&reach::mentions(command, dir, None));
+        let found = look(&reach::mentions(command, dir, None), CancellationToken::new());
         let files = found.all.iter().filter(|touched| touched.sure && touched.how == How::Read);
         let mut names: Vec<String> =
             files.map(|t| t.path.strip_prefix(dir).unwrap_or(&t.path).display().to_string()).collect();
@@ -176,15 +244,99 @@ mod tests {
     }
 
     #[test]
+    fn links_in_trees_are_followed_as_the_program_does_it() {
+        let temp = tempfile::tempdir().expect("temp");
+        let dir = fs::canonicalize(temp.path()).expect("real");
+        fs::create_dir_all(dir.join("sub")).expect("dirs");
+        fs::create_dir_all(dir.join("far/er")).expect("dirs");
+        for file in [".env", "far/er/x"] {
+            fs::write(dir.join(file), "").expect("file");
+        }
+        symlink("../.env", dir.join("sub/l")).expect("link");
+        symlink("../far", dir.join("sub/d")).expect("link");
+        symlink("..", dir.join("far/up")).expect("link");
+        let found = |command: &str| {
+            let found = look(&reach::mentions(command, &dir, None), CancellationToken::new());
+            let at =
+                |name: &str| found.all.iter().find(|t| t.path == dir.join(name)).map(|t| (t.how, t.sure));
+            assert_eq!(found.doubt, None, "{command}");
+            [at(".env"), at("far/er/x")]
+        };
+        let (certain, perhaps) = (Some((How::Read, true)), Some((How::Either, false)));
+        for (command, expected) in [
+            ("grep -r x sub", [None; 2]),
+            ("grep -R x sub", [certain; 2]),
+            ("rg x sub", [None; 2]),
+            ("rg -L x sub", [certain; 2]),
+            ("rg -L x far/er", [None, certain]),
+            ("diff -r sub o", [certain; 2]),
+            ("diff -r --no-dereference sub o", [None; 2]),
+            ("tar cf - sub", [perhaps; 2]),
+            ("tar cf - .", [perhaps; 2]),
+            ("mkdir -p sub", [None; 2]),
+            ("ls -R .", [None; 2]),
+            ("nice -n 5 ls .", [None; 2]),
+        ] {
+            assert_eq!(found(command), expected, "{command}");
+        }
+    }
+
+    #[test]
     fn more_than_one_can_look_at_is_a_doubt() {
         let temp = tempfile::tempdir().expect("temp");
         let dir = fs::canonicalize(temp.path()).expect("real");
         for n in 0..20 {
             fs::write(dir.join(n.to_string()), "").expect("file");
         }
-        let mut eye = Eye { left: 10, found: Touches::default() };
-        let mention = Mention { path: dir.clone(), glob: false, tree: Tree::All, how: How::Read, sure: true };
-        eye.mention(&mention);
-        assert_eq!((eye.left, eye.found.all.len()), (0, 11));
+        let tree = Some(Tree { hidden: true, links: true, sure: true });
+        let mention = |path: PathBuf, glob| Mention { path, glob, tree, how: How::Read, sure: true };
+        let eye = |left| Eye { left, stop: CancellationToken::new(), found: Touches::default() };
+        let mut small = eye(10);
+        small.mention(&mention(dir.clone(), false));
+        assert_eq!((small.left, small.found.all.len()), (0, 10));
+        // Nothing more is looked at, and what has wildcards is judged as it is written.
+        small.mention(&mention(dir.join("*"), true));
+        assert_eq!((small.left, small.found.all[10..].len()), (0, 1));
+        let mut stopped = eye(10);
+        stopped.stop.cancel();
+        stopped.mention(&mention(dir.clone(), false));
+        assert_eq!((stopped.left, stopped.found.all.len()), (0, 1));
+        let long = look(
+            &reach::mentions(&format!("cat {}", "a/".repeat(LONGEST_PATH)), &dir, None),
+            CancellationToken::new(),
+        );
+        assert_eq!((long.all.len(), long.doubt.as_deref()), (1, Some("a path is too long to look at")));
+    }
+
+    #[test]
+    fn dots_that_wildcards_mean_find_no_directory_twice() {
+        let temp = tempfile::tempdir().expect("temp");
+        // So deep that the dots lead to nothing but this.
+        let dir = fs::canonicalize(temp.path()).expect("real").join("a/".repeat(9));
+        fs::create_dir_all(dir.join(".b/.c")).expect("dirs");
+        fs::write(dir.join(".b/.c/x"), "").expect("file");
+        let mut eye = Eye { left: MAX_ENTRIES, stop: CancellationToken::new(), found: Touches::default() };
+        let mut found: Vec<PathBuf> = eye
+            .expand(&dir.join(".*/.*/.*/.*/.*/.*/.*/x"))
+            .into_iter()
+            .filter(|path| path.starts_with(&dir))
+            .collect();
+        found.sort();
+        assert_eq!(found, [dir.join(".b/.c/x")]);
+        let mut small = Eye { left: 300, stop: CancellationToken::new(), found: Touches::default() };
+        small.expand(&dir.join(".*/".repeat(200)));
+        assert_eq!(small.left, 0);
+    }
+
+    #[tokio::test]
+    async fn a_look_that_nobody_waits_for_leaves_the_words_with_a_doubt() {
+        let mentions = || reach::mentions("cat a", Path::new("/p"), None);
+        let all = vec![Touched { path: PathBuf::from("/p/a"), how: How::Read, sure: true }];
+        let cancel = CancellationToken::new();
+        let found = Touches { all: all.clone(), doubt: None };
+        assert_eq!(seen(mentions(), LOOK_DEADLINE, &cancel).await, found);
+        cancel.cancel();
+        let doubt = Some("the look at its files was cancelled".to_owned());
+        assert_eq!(seen(mentions(), LOOK_DEADLINE, &cancel).await, Touches { all, doubt });
     }
 }

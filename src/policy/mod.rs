@@ -7,12 +7,14 @@ pub mod decide;
 pub mod narrow;
 pub mod reach;
 pub mod rule;
+pub mod trees;
 
 mod command;
 mod facts;
 mod hidden;
 mod path;
 mod readonly;
+mod sed;
 mod shell;
 mod suggest;
 mod unwrap;

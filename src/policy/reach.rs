@@ -6,49 +6,29 @@
 //! a doubt says so. Programs that are not known to be readers may do with a name what they like.
 
 use super::path::{PathPattern, normalize};
-use super::readonly::{reads_files, reads_tree, takes_texts};
+use super::readonly::{reads_files, takes_texts};
 use super::rule::{Parsed, Pattern};
+use super::sed::{self, Named};
 use super::shell::{self, Script, Word};
+use super::trees::{self, Tree};
 use super::unwrap::{Readings, readings};
 use crate::wire::permission::{Behavior, Rule};
 use globset::GlobBuilder;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// Programs beside the read-only ones that print or run the files they are given.
-const READERS: &[&str] =
-    &[".", "awk", "base32", "base64", "bat", "gawk", "less", "mawk", "more", "sed", "source", "xxd", "zcat"];
+const READERS: &[&str] = &[
+    ".", "awk", "base32", "base64", "bat", "gawk", "gsed", "less", "mawk", "more", "nawk", "sed", "source",
+    "xxd", "zcat",
+];
 /// Programs that hand names on from their input.
 const FEEDERS: &[&str] = &["parallel", "sem", "xargs"];
-/// Options of search programs that take the next word.
-const SEARCH_VALUED: &[&str] = &[
-    "-A",
-    "-B",
-    "-C",
-    "-D",
-    "-M",
-    "-T",
-    "-d",
-    "-e",
-    "-f",
-    "-g",
-    "-j",
-    "-m",
-    "-t",
-    "--context",
-    "--exclude",
-    "--exclude-dir",
-    "--file",
-    "--glob",
-    "--iglob",
-    "--include",
-    "--regexp",
-    "--type",
-];
 /// More directories than this that a command may move to are not followed.
 const MAX_DIRS: usize = 8;
 
 /// What is done with a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum How {
     /// Its content is read.
     Read,
@@ -58,26 +38,15 @@ pub enum How {
     Either,
 }
 
-/// What is read below a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tree {
-    /// Nothing: the name alone counts.
-    None,
-    /// What is not hidden.
-    Visible,
-    /// Everything.
-    All,
-}
-
 /// A path that a word of a command may mean.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mention {
     /// Absolute; `..`, links and wildcards still in it.
     pub path: PathBuf,
     /// Whether wildcards in it are expanded.
     pub glob: bool,
-    /// What is read below it.
-    pub tree: Tree,
+    /// What is read below it, where it is a directory.
+    pub tree: Option<Tree>,
     /// What is done with it.
     pub how: How,
     /// Whether it certainly is.
@@ -115,7 +84,7 @@ pub struct Touches {
 
 impl Touches {
     /// As the words say, without a look at the disk.
-    pub(super) fn as_written(mentions: Mentions) -> Self {
+    pub fn as_written(mentions: Mentions) -> Self {
         let touched = |m: Mention| Touched { path: normalize(&m.path), how: m.how, sure: m.sure };
         Self { all: mentions.all.into_iter().map(touched).collect(), doubt: mentions.doubt }
     }
@@ -161,13 +130,16 @@ pub fn mentions(command: &str, cwd: &Path, home: Option<&Path>) -> Mentions {
 pub(super) fn of(script: &Script, readings: &Readings, cwd: &Path, home: Option<&Path>) -> Mentions {
     let mut finder = Finder {
         found: Mentions::default(),
+        known: HashSet::new(),
         dirs: vec![cwd.to_owned()],
         home,
         fed: is_fed(readings),
         again: false,
     };
-    for words in &readings.words {
-        finder.command(words);
+    for (at, words) in readings.words.iter().enumerate() {
+        // What is handed to another command is that one's; a wrapper by a path is read twice.
+        let wraps = |other: &Vec<Word>| other.len() < words.len() && words.ends_with(other);
+        finder.command(words, readings.words[at + 1..].iter().take(2).any(wraps));
     }
     for (files, how) in [
         (&script.reads, How::Read),
@@ -177,7 +149,7 @@ pub(super) fn of(script: &Script, readings: &Readings, cwd: &Path, home: Option<
     ] {
         for word in files {
             match word.literal {
-                true => finder.mention(&word.text, word.glob, Tree::None, how, true),
+                true => finder.mention(&word.text, word.glob, None, how, true),
                 false => finder.doubt(&word.text),
             }
         }
@@ -212,6 +184,8 @@ pub fn fits_part(pattern: &str, name: &str) -> bool {
 
 struct Finder<'a> {
     found: Mentions,
+    /// The same mentions.
+    known: HashSet<Mention>,
     /// Where the command may be by now, the likeliest last.
     dirs: Vec<PathBuf>,
     home: Option<&'a Path>,
@@ -226,19 +200,20 @@ impl Finder<'_> {
         self.found.doubt.get_or_insert_with(|| format!("{word} is only known when it runs"));
     }
 
-    fn command(&mut self, words: &[Word]) {
+    /// `wraps` says that the same words are also read as another command in the arguments of this one.
+    fn command(&mut self, words: &[Word], wraps: bool) {
         let Some((name, args)) = words.split_first() else { return };
         let program = base(&name.text);
         if takes_texts(program) || std::mem::take(&mut self.again) && program == "git" {
             return;
         }
         let (known, reader) = (reads_files(program), READERS.contains(&program));
-        if (known || reader) && self.fed {
+        if (known || reader) && (self.fed || args.iter().any(|word| word.text.starts_with("--files0"))) {
             self.doubt("what it is handed from its input");
         }
         let stands = self.stands(program, args);
         let outer = stands.map(|dir| std::mem::replace(&mut self.dirs, vec![dir]));
-        let tree = tree(program, args);
+        let tree = trees::below(program, args, known || reader || wraps);
         for word in args {
             if !word.literal || word.text == "{}" {
                 if known || reader {
@@ -246,6 +221,8 @@ impl Finder<'_> {
                 }
                 continue;
             }
+            // `-I.` is likelier a place to look for something than one to read.
+            let attached = word.text.starts_with('-') && !word.text.contains('=');
             for (text, sure) in alternatives(program, &word.text) {
                 match (known, reader) {
                     (true, _) => self.mention(text, word.glob, tree, How::Read, sure),
@@ -253,17 +230,36 @@ impl Finder<'_> {
                         self.mention(text, word.glob, tree, How::Read, sure);
                         self.mention(text, word.glob, tree, How::Write, false);
                     }
-                    (false, false) => self.mention(text, word.glob, Tree::None, How::Either, false),
+                    (false, false) => {
+                        self.mention(text, word.glob, tree.filter(|_| !attached), How::Either, false);
+                    }
                 }
             }
         }
-        if tree != Tree::None && searches_here(program, args) {
-            self.mention(".", false, tree, How::Read, true);
+        if let Some(here) = tree.and_then(|tree| trees::here(program, args, tree)) {
+            let how = if known { How::Read } else { How::Either };
+            self.mention(".", false, Some(here), how, known);
+        }
+        if ["gsed", "sed"].contains(&program) {
+            sed::programs(args).into_iter().for_each(|program| self.sed(program));
         }
         if let Some(outer) = outer {
             self.dirs = outer;
         }
         self.moves(program, args);
+    }
+
+    fn sed(&mut self, program: &str) {
+        let Ok(files) = sed::files(program) else {
+            self.doubt(program);
+            return;
+        };
+        for file in files {
+            match file {
+                Named::Read(name) => self.mention(name, false, None, How::Read, true),
+                Named::Written(name) => self.mention(name, false, None, How::Write, true),
+            }
+        }
     }
 
     /// The directory that `git -C` works in; other programs' `-C` is one more that may be meant.
@@ -301,7 +297,7 @@ impl Finder<'_> {
         }
     }
 
-    fn mention(&mut self, text: &str, glob: bool, tree: Tree, how: How, sure: bool) {
+    fn mention(&mut self, text: &str, glob: bool, tree: Option<Tree>, how: How, sure: bool) {
         let last = self.dirs.len().saturating_sub(1);
         let places: Vec<Option<PathBuf>> = self.dirs.iter().map(|dir| place(text, dir, self.home)).collect();
         for (at, path) in places.into_iter().enumerate() {
@@ -309,7 +305,7 @@ impl Finder<'_> {
                 Some(path) => {
                     let sure = sure && at == last;
                     let found = Mention { path, glob, tree, how, sure };
-                    if !self.found.all.contains(&found) {
+                    if self.known.insert(found.clone()) {
                         self.found.all.push(found);
                     }
                 }
@@ -338,46 +334,6 @@ fn alternatives<'w>(program: &str, text: &'w str) -> Vec<(&'w str, bool)> {
     all
 }
 
-fn tree(program: &str, args: &[Word]) -> Tree {
-    let shows_hidden = |word: &Word| {
-        word.text == "--hidden"
-            || word.text.starts_with("--no-ignore")
-            || word.text.starts_with("--unrestricted")
-            || (word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains(['u', '.']))
-    };
-    match program {
-        "rg" if args.iter().any(|word| word.text == "--files") => Tree::None,
-        "rg" if !args.iter().any(shows_hidden) => Tree::Visible,
-        _ if reads_tree(program, args) => Tree::All,
-        _ => Tree::None,
-    }
-}
-
-/// Whether a program that reads trees is given none, so that it reads the one where it stands.
-fn searches_here(program: &str, args: &[Word]) -> bool {
-    if program == "diff" {
-        return false;
-    }
-    let mut operands = 0;
-    let mut has_pattern = false;
-    let mut is_value = false;
-    for word in args {
-        let text = word.text.as_str();
-        if std::mem::take(&mut is_value) {
-            continue;
-        }
-        if text.starts_with('-') && text.len() > 1 {
-            is_value = SEARCH_VALUED.contains(&text);
-            let clustered = !text.starts_with("--") && text.ends_with(['e', 'f']);
-            has_pattern |= clustered || text.starts_with("--regexp") || text.starts_with("--file");
-            is_value |= clustered;
-            continue;
-        }
-        operands += 1;
-    }
-    operands <= usize::from(!has_pattern)
-}
-
 /// The absolute path that `text` means in `dir`, links and `..` still in it.
 fn place(text: &str, dir: &Path, home: Option<&Path>) -> Option<PathBuf> {
     match text.strip_prefix('~') {
@@ -401,9 +357,10 @@ mod tests {
                 How::Either => 'e',
             };
             let tree = match m.tree {
-                Tree::None => "",
-                Tree::Visible => "/v",
-                Tree::All => "/a",
+                None => "",
+                Some(Tree { sure: false, .. }) => "/?",
+                Some(Tree { hidden: false, .. }) => "/v",
+                Some(_) => "/a",
             };
             format!("{how}{} {}{tree}", if m.sure { '!' } else { '?' }, m.path.display())
         };
@@ -426,7 +383,7 @@ mod tests {
             ("cat ~/x", &["r! /h/x"]),
             ("cat ~bob/x", &["?~bob/x is only known when it runs"]),
             ("cd $X; cat a", &["r! /p/a", "?$X is only known when it runs"]),
-            ("rm .env", &["e? /p/.env"]),
+            ("rm .env", &["e? /p/.env/?"]),
             ("sed -n p a", &["r! /p/p", "w? /p/p", "r! /p/a", "w? /p/a"]),
             ("git show HEAD:a", &["r! /p/show", "r! /p/HEAD:a", "r! /p/a"]),
             ("git -C s blame a", &["r! /p/s/s", "r! /p/s/blame", "r! /p/s/a"]),
@@ -439,7 +396,21 @@ mod tests {
             ("grep -rn x", &["r! /p/n/a", "r! /p/x/a", "r! /p/./a"]),
             ("grep -rn -A 3 x src", &["r! /p/n/a", "r! /p/3/a", "r! /p/x/a", "r! /p/src/a"]),
             ("rg x", &["r! /p/x/v", "r! /p/./v"]),
-            ("bash -c 'cat < .env'", &["e? /p/cat < .env", "r! /p/.env"]),
+            ("bash -c 'cat < .env'", &["e? /p/cat < .env/?", "r! /p/.env"]),
+            ("tar cf - .", &["e? /p/cf/?", "e? /p/./?"]),
+            ("gcc -I. x.c", &["e? /p/.", "e? /p/x.c/?"]),
+            ("ag x", &["e? /p/x/?", "e? /p/./?"]),
+            ("nice -n 5 ls .", &["e? /p/5", "e? /p/ls", "e? /p/.", "r! /p/."]),
+            ("nice -n 5 tar c .", &["e? /p/5", "e? /p/tar", "e? /p/c", "e? /p/.", "e? /p/c/?", "e? /p/./?"]),
+            ("git grep x", &["r! /p/grep/?", "r! /p/x/?", "r! /p/./?"]),
+            ("git grep --no-index x", &["r! /p/grep/a", "r! /p/x/a", "r! /p/./a"]),
+            (
+                "wc --files0-from=l",
+                &["r! /p/l", "?what it is handed from its input is only known when it runs"],
+            ),
+            ("sed 'r .env' x", &["r! /p/r .env", "w? /p/r .env", "r! /p/x", "w? /p/x", "r! /p/.env"]),
+            ("sed 's/a/b/w o' x", &["r! /p/s/a/b/w o", "w? /p/s/a/b/w o", "r! /p/x", "w? /p/x", "w! /p/o"]),
+            ("sed k x", &["r! /p/k", "w? /p/k", "r! /p/x", "w? /p/x", "?k is only known when it runs"]),
         ];
         for (command, expected) in table {
             assert_eq!(found(command), *expected, "{command}");

@@ -256,7 +256,9 @@ fn a_rule_about_a_file_holds_however_a_command_or_a_link_names_it() {
     world.file("plain", "fine\n");
     world.file("deep/er/plain", "fine\n");
     symlink(".env", world.project.join("lnk")).expect("link");
+    symlink("../.env", world.project.join("sub/l")).expect("link");
     world.file(".festoon/settings.json", r#"{"permissions":{"deny":["Read(.env)"]}}"#);
+    let dots = format!("cat {}.env", ".*/".repeat(18));
     let denied = [
         "cat .e*",
         "cat lnk",
@@ -269,17 +271,41 @@ fn a_rule_about_a_file_holds_however_a_command_or_a_link_names_it() {
         "grep -r SECRET .",
         "grep -r SECRET",
         "sed -n p lnk",
+        "grep -R SECRET sub",
+        "diff -r sub deep",
+        "sed 'r .env' plain",
+        "git grep --no-index SECRET",
     ];
-    let asked = ["cat $X", "cat {.env,plain}", "(cd sub); cat .env", "ls -a | xargs cat", "cp lnk copy"];
-    let runs = [
+    let asked = [
+        "cat $X",
+        "cat {.env,plain}",
+        "(cd sub); cat .env",
+        "ls -a | xargs cat",
+        "cp lnk copy",
+        "git grep SECRET",
+        "tar cf - . | strings",
+        "tar chf - sub | strings",
+    ];
+    let mut runs = vec![
         "cat plain",
         "cat p*",
-        "rg fine",
+        "sed 's/fine/r .env/' plain",
+        "sed 'r plain' plain",
+        "grep -r fine sub deep",
+        "grep -R fine deep",
+        "git grep --no-index fine -- deep",
+        "tar cf - deep | wc -c",
+        "timeout 20 ls .",
+        "mkdir -p sub",
         "grep -r fine deep",
         "cd deep && cat er/plain",
         "ls -a",
         "echo .env",
     ];
+    // Where it is not installed it fails, and nothing would be known.
+    if std::env::split_paths(&std::env::var_os("PATH").expect("set")).any(|dir| dir.join("rg").is_file()) {
+        runs.push("rg fine");
+    }
     let calls = |kind: &str, commands: &[&str]| -> Vec<Part> {
         let one = |(n, command): (usize, &&str)| {
             call_as(&format!("{kind}{n}"), "Bash", json!({ "command": command }))
@@ -291,12 +317,15 @@ fn a_rule_about_a_file_holds_however_a_command_or_a_link_names_it() {
     parts.extend(calls("runs", &runs));
     parts.push(call_as("deniedtool", "Read", json!({ "file_path": "lnk" })));
     parts.push(call_as("runs99", "Grep", json!({ "pattern": "SECRET|fine", "output_mode": "content" })));
+    parts.push(call_as("dots", "Bash", json!({ "command": dots })));
     server.on(prompt("ID:try"), [parts.into(), say("done").into()]);
     world.festoon(["-p", "ID:try", "--permission-mode", "bypassPermissions"]).run().code(5);
     for (id, text, is_error) in server.last_of("ID:try").results() {
         assert!(!text.contains("SECRET=1"), "{id}: {text}");
         let expected = match id.trim_end_matches(|c: char| c.is_ascii_digit()) {
-            "runs" => !is_error || text.contains("rg: command not found") || text.contains("127"),
+            "runs" => !is_error,
+            // It leads up to whatever else is on this machine: found, or too much to look at.
+            "dots" => is_error && text.starts_with("Permission denied: "),
             "asked" => {
                 text.contains("may apply, which only the running shell knows")
                     || text.contains("a person's yes")
