@@ -30,7 +30,8 @@ fn a_person_hides_and_shows_a_pane_and_the_roster_remembers() {
     let mut line = |text: &str| writeln!(stdin, "{text}").expect("is read");
     line("ID:lead");
     until("both are in the roster", || {
-        world.teams().len() == 1 && world.members().iter().filter(|m| !m["paneId"].is_null()).count() == 2
+        let made = world.teams().first().is_some_and(|team| team.join("team.json").exists());
+        made && world.members().iter().filter(|m| !m["paneId"].is_null()).count() == 2
     });
     let socket = std::path::PathBuf::from(world.members()[0]["paneServer"].as_str().expect("a server"));
     let name = socket.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
