@@ -152,7 +152,9 @@ fn nothing_is_left_of_thirty_panes_and_their_window_is_at_rest_in_between() {
     let sessions = play(&server, &world);
     until("the panes are gone", || tmux.panes(size) == with_leader);
     let changes = tmux.ok(&["show-options", "-gv", "@layouts"]).len();
-    assert!((ROUNDS..=2 * ROUNDS).contains(&changes), "the layout changed {changes} times");
+    // At most once when a pane comes and once when it goes. One that comes while the last still goes may find no
+    // room beside it and gets a window of its own, which changes no layout.
+    assert!((1..=2 * ROUNDS).contains(&changes), "the layout changed {changes} times");
     nothing_is_left(&world, &sessions, &own);
     server.open("end");
     assert_eq!(leader.wait(), 0, "{}", leader.stderr());
